@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from genpr.errors import DataError
+from genpr.errors import DataError, short
 
 UNPACKED_BYTES = 64 * 2**20
 """Decompressed data up to this size are accepted at any ratio, since they fit into the memory of any machine."""
@@ -85,6 +85,16 @@ def _size_of(file: IO[bytes]) -> int:
     except (AttributeError, OSError, ValueError):
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON text, for `pairs` of `parse_json`; a repeated key is an error."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {short(key)!r} occurs twice")
+        found[key] = value
+    return found
 
 
 def parse_json(

@@ -54,6 +54,9 @@ identical-pairs note
 mismatched-pairs warning
     {count} of {total} reconstructions are farther from their original than the reconstruction of another image: {shown}
     check that both sets have the same order or the same names
+name-order warning
+    {what} are assigned to the images in the byte order of their names, in which {first} precedes {second}; in numeric order, {second} precedes {first}
+    pad the numbers in the names with zeros, or give each {noun} with a name; ignore this if the {noun}s are in byte order, too
 duplicates warning
     {count} of {total} {role} images are duplicates; duplicates shrink the balls around them
     remove duplicates, or check why the generator produces them

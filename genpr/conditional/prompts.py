@@ -92,6 +92,10 @@ def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JS
         return None
     try:
         names = {each["id"]: each["file_name"] for each in value["images"]}
+        if len(names) < len({(each["id"], each["file_name"]) for each in value["images"]}):
+            raise _FORMAT.error(
+                origin, "two of its images have one id, as in joined files", code="duplicate-ids"
+            )
         return [
             {"file": names[each["image_id"]], "caption": each["caption"]} for each in value["annotations"]
         ]

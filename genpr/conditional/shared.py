@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, image_names, source_rows
+from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.images.item import known_length
 from genpr.metrics.entities import EntityScore
@@ -39,6 +40,9 @@ def embed_matched(
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped
     rows = range(len(features)) if is_whole else source_rows(opened, features, total)
+    if table.by_name is not None:
+        check_distinct(features, f"{table.noun}s by name")
+    features = replace(features, notices=(*features.notices, *table.order_notices(listed or names)))
     return features, _complete(table, names, rows, total)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from genpr.errors import DataError, short
 from genpr.evaluation.tables import delimiter_of, read_csv, read_text
-from genpr.limits import parse_json
+from genpr.limits import parse_json, unique_keys
 from genpr.unicode_forms import normalize
 
 _DOT = "·"
@@ -237,7 +237,7 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
     text, suffix = read_text(path, "a vocabulary"), path.suffix.lower()
     if suffix == ".json":
         try:
-            found = parse_json(text)
+            found = parse_json(text, pairs=unique_keys)
         except ValueError as error:
             raise _bad(str(path), f"it is not valid JSON ({error})") from error
     elif suffix in {".csv", ".tsv"}:

@@ -239,6 +239,7 @@ class LabelScorer:
         found = recognized_elsewhere(requested_indices, predicted, intervals=self._intervals, seed=self._seed)
         plain = MetricValue(0.0, None, variant="as recognized by another tool")
         labels = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
+        result = replace(result, notices=(*result.notices, *seen.notices))
         return self._added(result, {"accuracy": found}, plain, labels, classes, sources=(requested,))
 
     def _added(
@@ -269,7 +270,7 @@ class LabelScorer:
             origins={each.role: each.origin for each in sources},
             unlabeled=unlabeled | {"fake": len(labels.requested) - test.n},
         )
-        notices = list(result.notices)
+        notices = list(dict.fromkeys((*result.notices, *(item for each in sources for item in each.notices))))
         if self._intervals and test.halves is None:
             n = min(found.n for found in directions.values())
             why = f"halves of {n:,} images are too small"

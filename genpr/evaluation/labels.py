@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
 from numbers import Integral
@@ -17,7 +17,7 @@ import numpy as np
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, image_names, source_rows
+from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.images.archive import open_member, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (
@@ -34,9 +34,9 @@ from genpr.limits import (
     ARCHIVED_TEXT_BYTES,
     PARSED_BYTES,
     check_label_count,
-    parse_json,
     read_bytes,
 )
+from genpr.notices import Notice
 
 _FORMAT = TableFormat(
     what="labels",
@@ -155,7 +155,7 @@ def _in_source(source: object) -> Labels:
         opened = cast("ImageSource", source)
         stated = opened.source_labels()
         if stated is not None:
-            return _in_order(list(stated.labels), stated.origin)
+            return replace(_in_order(list(stated.labels), stated.origin), from_source=True)
         if isinstance(opened, ConcatSource):
             return _in_parts(opened)
         source = opened.name
@@ -182,7 +182,7 @@ def _in_parts(source: ConcatSource) -> Labels:
             names = list(part.names() or (item.name for item in part))
             joined += labels_of(labels, names, range(total), total)
     more = " and others" if len(found) > 1 else ""
-    return ImageValues(tuple(joined), origins[0] + more, "label")
+    return ImageValues(tuple(joined), origins[0] + more, "label", from_source=True)
 
 
 def _in_zip(path: Path) -> ImageValues[Label] | None:
@@ -259,10 +259,7 @@ def _wrong_label(origin: str, found: str) -> DataError:
 
 def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> ImageValues[Label]:
     """Labels from `{"labels": [[name, class], ...]}`, the format of StyleGAN's dataset_tool.py."""
-    try:
-        record = parse_json(data, max_bytes=most)
-    except ValueError as error:
-        raise _FORMAT.error(origin, f"it is not valid JSON ({printable(str(error))})") from error
+    record = _FORMAT.parsed(data, origin, most=most)
     labels = record.get("labels", "") if isinstance(record, dict) else ""
     if labels is None:
         text = f'{printable(origin)} has no labels ("labels": null); give them in another file, or use the word folders'
@@ -286,6 +283,7 @@ class LabeledImages:
     origin: str
     names: Sequence[str]
     labels: Sequence[Label]
+    notices: tuple[Notice, ...] = ()
 
     @cached_property
     def rows(self) -> dict[str, list[int]]:
@@ -334,8 +332,14 @@ def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: L
     # Labels by name do not need rows, which are unknown if an image was removed since it was embedded.
     is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
     rows = source_rows(opened, features, total) if is_ordered else range(len(features))
-    names = [features.name_of(row) for row in range(len(features))]
-    return LabeledImages(role, features.source, labels.origin, names, labels_of(labels, names, rows, total))
+    names, notices = [features.name_of(row) for row in range(len(features))], tuple[Notice, ...]()
+    if isinstance(labels, ImageValues):
+        if labels.by_name is None:
+            notices = labels.order_notices(image_names(opened) or names)
+        else:
+            check_distinct(features, "labels by name")
+    found = labels_of(labels, names, rows, total)
+    return LabeledImages(role, features.source, labels.origin, names, found, notices)
 
 
 def check_complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:

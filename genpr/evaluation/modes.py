@@ -136,6 +136,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
             embedder, lambda where: search(device=where.device), "for the modes"
         )
     known = [images for images in classes if images is not None]
+    of_labels = [item for images in known for item in images.notices]
     return FoundModes(
         found,
         reals.source,
@@ -143,7 +144,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        tuple(dict.fromkeys((*image_notices(reals, fakes), *fallback))),
+        tuple(dict.fromkeys((*image_notices(reals, fakes), *of_labels, *fallback))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
     )

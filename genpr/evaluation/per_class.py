@@ -211,8 +211,9 @@ class ClassScorer:
             return found
 
         found, fallback = with_cpu_fallback(self._embedder, scored, "for the classes")
+        of_labels = [item for images in labeled for item in images.notices]
         return ClassScores(
-            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *fallback)))),
+            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *of_labels, *fallback)))),
             classes=worst_first(found),
             macro=_averages(found, weighted=False),
             micro=_averages(found, weighted=True),

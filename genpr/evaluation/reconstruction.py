@@ -24,6 +24,7 @@ from genpr.evaluation.diagnostics import SMALL, decoding_notices
 from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions
+from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
@@ -114,10 +115,21 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
         found.seconds["pixels"] = time.perf_counter() - started
-        notices = (*notices, *_add_features(found, [each.on_disk for each in opened], embedder, options))
+        notices = (
+            *notices,
+            *_order_notices(parts, paired_by),
+            *_add_features(found, [each.on_disk for each in opened], embedder, options),
+        )
         n_identical = int(np.isinf(found.values["psnr"]).sum())
         summary = ReconstructionSummary(len(found.names), n_identical, paired_by)
         return _result(found, notices, summary, embedder, options)
+
+
+def _order_notices(parts: Sequence[SubsetSource], paired_by: str) -> list[Notice]:
+    """Notices of images in order, such as those of several parquet files, if the numbers in their names have another order."""
+    names = [list(part.names() or ()) for part in parts]
+    pairs = zip(parts, names, strict=True) if paired_by == "order" and names[0] != names[1] else ()
+    return [item for part, each in pairs for item in ImageValues((), part.name, "image").order_notices(each)]
 
 
 def _opened(source: object, role: str) -> OpenedImages:

@@ -14,12 +14,24 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from genpr.errors import DataError, UsageError, printable, short, some
 from genpr.images.archive import reraise_corrupt
 from genpr.images.item import file_of, plain_path, stem_of
-from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_json, read_bytes
+from genpr.limits import (
+    PARSED_BYTES,
+    TEXT_BYTES,
+    check_json,
+    check_lines,
+    csv_rows,
+    parse_json,
+    read_bytes,
+    unique_keys,
+)
+from genpr.notices import Notice, notice
 from genpr.storage import open_regular
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _MAX_CELL = 2**20
 _SKIPPED = re.compile(r"[\s_-]+")
+_DIGITS = re.compile("[0-9]+")
+_INDEX = re.compile(r"\[[0-9]+\]\Z")  # of an image in an array or a table, which is in numeric order
 
 
 def is_file(path: Path) -> bool:
@@ -64,22 +76,10 @@ class TableFormat:
         message = f"{printable(origin)} cannot be used as {self.what}: {reason}"
         return DataError(message, code=code or self.code, path=origin)
 
-    def parsed(self, text: str, origin: str, where: str = "it") -> Any:  # noqa: ANN401 - as JSON gives it
+    def parsed(self, text: bytes | str, origin: str, where: str = "it", most: int = PARSED_BYTES) -> Any:  # noqa: ANN401 - as JSON gives it
         """The value of a JSON text; duplicate keys in an object are an error."""
-
-        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            found = dict(pairs)
-            if len(found) != len(pairs):
-                keys = [key for key, _ in pairs]
-                twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-                reason = f"{where} has the key {short(twice)!r} twice"
-                raise self.error(origin, reason)
-            return found
-
         try:
-            return parse_json(text, pairs=unique)
-        except DataError:  # a subclass of ValueError
-            raise
+            return parse_json(text, pairs=unique_keys, max_bytes=most)
         except ValueError as error:
             raise self.error(origin, f"{where} is not valid JSON ({printable(str(error))})") from error
 
@@ -269,6 +269,25 @@ def names_like(names: Sequence[str], known: Iterable[str]) -> list[str]:
     return found
 
 
+def unlike_numbers(names: Sequence[str]) -> tuple[str, str] | None:
+    """The first two sorted names that differ only in numbers, which have the other order, such as 10.png and 2.png.
+
+    None if there are none, or if the names are not sorted, since somebody chose their order then. Names of one length, such as
+    digests or padded numbers, are not compared.
+    """
+    last, found = dict[str, tuple[str, list[tuple[int, str]]]](), None
+    for name in (_INDEX.sub("", each) for each in names):
+        digits = [each.lstrip("0") for each in _DIGITS.findall(name)]
+        form, numbers = _DIGITS.sub("0", name), list(zip(map(len, digits), digits, strict=True))
+        before, least = last.get(form, ("", []))
+        if name < before:
+            return None
+        if numbers < least and len(name) != len(before):
+            found = found or (before, name)
+        last[form] = name, numbers
+    return found
+
+
 T = TypeVar("T")
 
 
@@ -276,12 +295,14 @@ T = TypeVar("T")
 class ImageValues(Generic[T]):
     """A value per image: by its name relative to the source, or in the order of the source, used images or not.
 
-    `origin` is where they come from and `noun` what one is ("label"), for messages and codes.
+    `origin` is where they come from and `noun` what one is ("label"), for messages and codes. With `from_source`, the source itself
+    has assigned them to its images.
     """
 
     values: Mapping[str, T] | Sequence[T]
     origin: str
     noun: str
+    from_source: bool = False
 
     @property
     def by_name(self) -> Mapping[str, T] | None:
@@ -301,6 +322,14 @@ class ImageValues(Generic[T]):
                 path=self.origin,
             )
         return [self.values[row] for row in rows]
+
+    def order_notices(self, names: Sequence[str]) -> tuple[Notice, ...]:
+        """The notice of values in order for images with these names, whose numbers have another order, if they have."""
+        pair = None if self.by_name is not None or self.from_source else unlike_numbers(names)
+        if pair is None:
+            return ()
+        facts = {"what": f"{self.noun}s of {short(self.origin, 60)}", "noun": self.noun}
+        return (notice("name-order", first=short(pair[0]), second=short(pair[1]), **facts),)
 
     def check_complete(self, names: Sequence[str], values: Sequence[T | None]) -> None:
         """Raise an error for images without a value ("prompts-missing")."""

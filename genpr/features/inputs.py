@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError, FeatureError, ImageError, UsageError
+from genpr.errors import DataError, FeatureError, ImageError, UsageError, short
 from genpr.features.extractor import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features, load_joined
 from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
@@ -139,14 +139,36 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
         found = [int(name[1:-1]) for name in features.names]
         rows = [row if row < end else None for row in found]
     else:
-        listed = image_names(opened) or (item.name for item in opened.source)  # type: ignore[union-attr]
+        listed = image_names(opened) or [item.name for item in opened.source]  # type: ignore[union-attr]
         index_of = {name: index for index, name in enumerate(listed)}
+        # A list may have one file twice, but in archives these may be different images.
+        if len(index_of) < len(listed) and not isinstance(getattr(opened, "source", None), FileSource):
+            twice = next(name for name, count in Counter(listed).items() if count > 1)
+            raise _repeated_name(twice, features.source, "values by order and a part of the images")
         rows = [index_of.get(name) for name in features.names]
     for name, row in zip(features.names, rows, strict=True):
         if row is None:
             text = f"{printable(name)} was scored but is no longer in {printable(features.source)}; do not change the source during a score"
             raise DataError(text, code="changed", path=features.source)
     return [row for row in rows if row is not None]
+
+
+def check_distinct(features: FeatureSet, what: str) -> None:
+    """Raise an error if different images have one name, so that `what` ("labels by name") cannot be matched ("repeated-name")."""
+    if len(set(features.names)) == len(features.names):
+        return
+    digests: dict[str, list[int]] = {}
+    for row, name in enumerate(features.names):
+        digest = [row] if features.identities is None else features.identities[row].tolist()
+        if digests.setdefault(name, digest) != digest:
+            raise _repeated_name(name, features.source, what)
+
+
+def _repeated_name(name: str, source: str, what: str) -> DataError:
+    text = f"{printable(source)} has several images with the name {short(name)!r}, as joined archives do, so {what} cannot be "
+    return DataError(
+        f"{text}matched; rename the images, or divide the archive", code="repeated-name", path=source
+    )
 
 
 Pixels = NDArray[np.uint8]

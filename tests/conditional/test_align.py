@@ -1,8 +1,12 @@
 """Alignment with a toy model that embeds drawings and prompts exactly."""
 
+import warnings
+import zipfile
+
 import numpy as np
 import pytest
 import torch
+from image_files import encode
 from raising import raising
 from toy_pair import ToyPair, chosen, drawings, words
 
@@ -205,6 +209,34 @@ def test_images_keep_their_prompts_in_subsets_and_with_skipped_images(write_imag
     result = align(folder, given, on_bad="skip", max_bad=0.1)
     assert (result["retrieval.r_precision"], result.fake.n) == (1, 39)
     assert "skipped" in {item.code for item in result.notices}
+
+
+def test_prompts_in_order_of_unpadded_names_are_a_warning(write_images, tmp_path):
+    folder = write_images("images", IMAGES[:12])
+    for row, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"{row}.png")
+    (tmp_path / "p.txt").write_text("\n".join(PROMPTS[:12]))
+    by_name = {f"{row}.png": text for row, text in enumerate(PROMPTS[:12])}
+    for given, expected in ((tmp_path / "p.txt", 1), (PROMPTS[:12], 1), (by_name, 0)):
+        found = [item.code for item in align(folder, given).notices]
+        assert found.count("name-order") == expected
+        assert "name-order" not in {item.code for item in align(IMAGES[:12], PROMPTS[:12]).notices}
+
+
+def test_different_images_of_one_name_cannot_have_prompts_by_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, warnings.catch_warnings(action="ignore"):
+        for row, image in enumerate(IMAGES[:20]):
+            archive.writestr(f"{row % 10}.png", encode(image))
+    prompts = {f"{row}.png": text for row, text in enumerate(PROMPTS[:10])}
+    with raising(DataError, "repeated-name"):
+        align(tmp_path / "a.zip", prompts)
+
+
+def test_training_images_have_notices_too(write_images):
+    dark = write_images("train", np.ones((5, 9, 9, 3), np.uint8))
+    found = [item for item in align(IMAGES, PROMPTS, copies_of=dark).notices if item.code == "unscaled"]
+    assert len(found) == 1
+    assert "training images" in found[0].message
 
 
 class Never(ToyPair):

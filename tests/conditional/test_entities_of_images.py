@@ -80,6 +80,16 @@ def test_ids_are_paths_or_unique_names(write_images, tmp_path, form):
     assert result.metrics["entity.recall"].interval == plain.metrics["entity.recall"].interval
 
 
+def test_expectations_in_order_of_unpadded_names_are_a_warning(write_images):
+    folder = write_images("images", LABELED)
+    for row, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"{row}.png")
+    labeled = {"calibrate_on": folder, "calibrate_expected": EXPECTED}
+    for images, given, expected in ((folder, CALIBRATED, 1), (IMAGES, labeled, 1), (IMAGES, CALIBRATED, 0)):
+        result = in_images(images=images, **given)
+        assert [item.code for item in result.notices].count("name-order") == expected
+
+
 def test_expectations_of_unused_images_are_left_out(write_images, tmp_path):
     folder = write_images("images", IMAGES)
     (folder / "00001.png").write_bytes(b"no image")

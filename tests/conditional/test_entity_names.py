@@ -131,10 +131,11 @@ def test_vocabularies_are_read_from_files(tmp_path):
         ("a.csv", ",kitty\n", DataError, "bad-vocabulary"),
         ("b.txt", "\n \n", DataError, "bad-vocabulary"),
         ("e.json", "3", DataError, "bad-vocabulary"),
+        ("e.json", '{"cat": ["kitty"], "cat": ["pet"]}', DataError, "bad-vocabulary"),
         ("none.csv", None, UsageError, "path-not-found"),
         ("h.csv", "cat,pet\ndog,pet\n", DataError, "alias-conflict"),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_damaged_vocabularies_are_errors(tmp_path, name, text, error, code):
     with raising(error, code):

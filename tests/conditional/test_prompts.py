@@ -73,6 +73,14 @@ def test_one_image_may_have_several_prompts(tmp_path, name, content):
     assert of(read(tmp_path, content, name), ["a.png", "b.png"]) == [["one", "two"], 'a cat, a "dog"\nand 猫']
 
 
+def test_coco_captions_with_one_id_for_two_images_are_an_error(tmp_path):
+    twice = {**COCO, "images": [*COCO["images"], {"id": 4, "file_name": "c.png"}]}
+    with raising(DataError, "duplicate-ids"):
+        read(tmp_path, json.dumps(twice), "p.json")
+    same = {**COCO, "images": COCO["images"] * 2}
+    assert of(read(tmp_path, json.dumps(same), "p.json"), ["b.png"]) == ['a cat, a "dog"\nand 猫']
+
+
 def test_text_files_may_be_next_to_the_images_or_in_another_folder(tmp_path):
     (tmp_path / "sub").mkdir()
     files = {"a.txt": "a cat\n", "sub/b.txt": "one\n\n two\n", ".hidden.txt": "no", "a.png": ""}

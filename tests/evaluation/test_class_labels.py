@@ -1,17 +1,23 @@
 """Labels: sources, matching with images, and errors on mismatch."""
 
+import io
 import json
+import tarfile
+import warnings
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+from image_files import encode
 from raising import raising
 
+import genpr
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.labels import FolderLabels, LabeledImages, labels_of, look_like_classes, open_labels
 from genpr.evaluation.modes import find_modes
 from genpr.evaluation.per_class import check_classes
+from genpr.evaluation.tables import unlike_numbers
 from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
 from genpr.report.detail_tables import modes_table
@@ -104,8 +110,9 @@ def test_labels_in_dataset_json_of_a_zip(tmp_path, top):
         *((text, "labels-damaged") for text in ("{", "[" * 100_000, "[]", "{}")),
         *((f'{{"labels": [{each}]}}', "labels-damaged") for each in ('["a.png"]', '[3, "a.png"]')),
         *((f'{{"labels": [["a.png", {each}]]}}', "label-kind") for each in ("[0, 1]", "0.5", "true")),
+        ('{"labels": {"a.png": 1, "a.png": 2}}', "labels-damaged"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_damaged_dataset_json_is_an_error(tmp_path, text, code):
     (tmp_path / "dataset.json").write_text(text)
@@ -241,6 +248,134 @@ def test_mismatched_labels_are_an_error_before_embedding(shaded, write_images, m
     with pytest.raises((DataError, UsageError)) as raised:
         find_modes(write_images("real", real), write_images("fake", fake), **labels, **OPTIONS)
     assert raised.value.code == code
+
+
+UNPADDED = [f"{row}.png" for row in range(60)]
+
+
+def codes_of(found):
+    return [item.code for item in found.notices]
+
+
+def renamed(folder, names=UNPADDED):
+    for path, name in zip(sorted(folder.iterdir()), names, strict=True):
+        path.rename(folder / name)
+    return folder
+
+
+PIXELS = {"extractor": "pixels", "device": "cpu", "cache": False}
+
+
+@pytest.fixture
+def unpadded(shaded, write_images, tmp_path):
+    """Kinds of images as an array file and by name, and two folders of the images, the second with unpadded names."""
+    kinds, real, _ = shaded
+    np.save(tmp_path / "kinds.npy", kinds)
+    by_name = {"labels": dict(zip(UNPADDED, kinds, strict=True))}
+    (tmp_path / "kinds.json").write_text(json.dumps(by_name))
+    return kinds, tmp_path, write_images("a", real), renamed(write_images("b", real))
+
+
+@pytest.mark.parametrize("given", ["list", "kinds.npy", "kinds.json", "padded"])
+def test_labels_in_order_of_unpadded_names_are_a_warning(unpadded, given):
+    kinds, folder, padded, source = unpadded
+    source, labels = padded if given == "padded" else source, folder / given if "." in given else kinds
+    chosen = genpr.LabelOptions(real_labels=kinds, fake_labels=labels)
+    options = {"metrics": ["precision"], "control": False, "intervals": False, "max_images": 11}
+    found = genpr.score(padded, source, labels=chosen, **options, **PIXELS)
+    assert codes_of(found).count("name-order") == (given in {"list", "kinds.npy"})
+
+
+def test_modes_classes_and_predictions_warn_of_labels_in_order_of_unpadded_names(unpadded):
+    kinds, folder, padded, source = unpadded
+    modes = find_modes(padded, source, real_labels=kinds, fake_labels=kinds, **OPTIONS)
+    options = {"metrics": ["precision"], "control": False, "intervals": False}
+    evaluator = genpr.Evaluator(padded, **options, **PIXELS)
+    classes = evaluator.score_classes(source, real_labels=kinds, fake_labels=kinds, min_per_class=10)
+    predicted = genpr.LabelOptions(fake_labels=folder / "kinds.json", classifier=folder / "kinds.npy")
+    score = genpr.score(padded, source, labels=predicted, **options, **PIXELS)
+    for found in (modes, classes.overall, score):
+        assert codes_of(found).count("name-order") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["1.png", "10.png", "2.png"], ("10.png", "2.png")),
+        (["a/1.png", "a/2.png", "b/10.png", "b/9.png"], ("b/10.png", "b/9.png")),
+        (["1.tar/0.png", "10.tar/0.png", "2.tar/0.png"], ("10.tar/0.png", "2.tar/0.png")),
+        (
+            [f"{part}.parquet/[{row}]" for part in (1, 10, 2) for row in range(11)],
+            ("10.parquet/", "2.parquet/"),
+        ),
+        (["1.png", "2.png", "10.png"], None),
+        (["10.png", "2.png", "1.png"], None),
+        (["01.png", "02.png", "10.png"], None),
+        (["0a1b.png", "10c2.png", "1d33.png", "9e00.png"], None),
+        (["12a345.png", "1a2345.png"], None),
+        ([f"[{row}]" for row in range(12)], None),
+        ([f"row {row}" for row in range(12)], None),
+        ([], None),
+    ],
+    ids=range(12),
+)
+def test_only_sorted_names_with_numbers_in_another_order_are_ambiguous(names, expected):
+    assert unlike_numbers(names) == expected
+
+
+def test_labels_of_the_source_itself_are_never_ambiguous(shaded, write_images, tmp_path):
+    kinds, real, _ = shaded
+    folder = renamed(write_images("b", real))
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        for name, kind in zip(UNPADDED, kinds, strict=True):
+            archive.add(folder / name, name)
+            label = tarfile.TarInfo(name.replace("png", "cls"))
+            label.size = len(kind)
+            archive.addfile(label, io.BytesIO(kind.encode()))
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr(
+            "dataset.json", json.dumps({"labels": [*map(list, zip(UNPADDED, kinds, strict=True))]})
+        )
+        for name in UNPADDED:
+            archive.write(folder / name, name)
+    for source in (tmp_path / "b.tar", f"{tmp_path}/[b].tar", f"{tmp_path}/[b].zip"):
+        found = find_modes(source, real, fake_labels=kinds, **OPTIONS)
+        assert set(found.origins) == {"real", "fake"}
+        assert "name-order" not in codes_of(found)
+
+
+def joined_zip(path, images, kinds):
+    """Two zips with equal names in one, with the labels of the first."""
+    labels = {"labels": [[f"{row}.png", kind] for row, kind in enumerate(kinds[: len(images) // 2])]}
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings(action="ignore"):
+        archive.writestr("dataset.json", json.dumps(labels))
+        for row, image in enumerate(images):
+            archive.writestr(f"{row % (len(images) // 2)}.png", encode(image))
+    return path
+
+
+def test_different_images_of_one_name_cannot_have_labels_by_name(shaded, tmp_path):
+    kinds, real, fake = shaded
+    joined = joined_zip(tmp_path / "joined.zip", real, kinds)
+    with raising(DataError, "repeated-name", "name '0.png'"):
+        find_modes(joined, fake, **OPTIONS)
+    with raising(DataError, "repeated-name"):
+        find_modes(joined, fake, real_labels=kinds, max_images=55, **OPTIONS)
+    assert set(find_modes(joined, fake, real_labels=kinds, **OPTIONS).origins) == {"real"}
+
+
+def test_one_file_may_be_twice_in_a_list(shaded, write_images, tmp_path):
+    kinds, real, fake = shaded
+    folder = write_images("real", real)
+    rows = [row % 50 for row in range(60)]
+    (folder / "list.txt").write_text("\n".join(f"{row:05}.png" for row in rows))
+    pairs = [[f"{row:05}.png", kinds[row]] for row in range(60)]
+    (tmp_path / "kinds.json").write_text(json.dumps({"labels": pairs}))
+    given = [kinds[row] for row in rows]
+    by_name = find_modes(folder / "list.txt", fake, real_labels=tmp_path / "kinds.json", **OPTIONS)
+    in_order = find_modes(folder / "list.txt", fake, real_labels=given, max_images=55, **OPTIONS)
+    assert by_name.origins["real"].endswith("kinds.json")
+    assert in_order.origins == {"real": "real_labels"}
 
 
 def names_in(folders, count=10):

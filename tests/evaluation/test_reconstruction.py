@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from image_files import encode
 from lpips_state import lpips_state, replaced_lpips
 from PIL import Image
 from raising import raising
@@ -285,3 +286,21 @@ def test_missing_weights_are_reported_before_any_image_is_read(folders, metrics)
 def test_invalid_options_are_errors(pairs, options, code):
     with raising(UsageError, code):
         genpr.reconstruct(*pairs, **options)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_tables_in_another_order_than_their_numbers_are_a_warning(tmp_path, pairs, padded):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    numbers = [f"{part:03}" if padded else str(part) for part in range(12)]
+    for folder, names in (("a", [f"{part:03}" for part in range(12)]), ("b", numbers)):
+        (tmp_path / folder).mkdir()
+        for part, name in enumerate(names):
+            rows = [{"bytes": encode(pairs[0][part])}, {"bytes": encode(pairs[1][part])}]
+            parquet.write_table(table({"image": rows}), tmp_path / folder / f"{name}.parquet")
+    found = genpr.reconstruct(
+        f"{tmp_path}/a/*.parquet", f"{tmp_path}/b/*.parquet", metrics=["psnr"], device="cpu"
+    )
+    assert found.reconstruction.paired_by == "order"
+    assert [item.code for item in found.notices].count("name-order") == (not padded)
