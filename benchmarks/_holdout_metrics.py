@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,9 +15,8 @@ from _holdout_duplicates import groups
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.blocks import random_rows
 from genpr.metrics.null import covered_share
-from genpr.metrics.real_manifold import Memberships
+from genpr.metrics.real_manifold import ENGINE, Memberships
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.metrics.witnessed import (
     BALL_K,
@@ -28,6 +28,9 @@ from genpr.metrics.witnessed import (
 )
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import sq_radii_of
+from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.nearest import NeighborLists
+from genpr.neighbors.parts import covered_share_of_parts
 
 Kind = Literal["fidelity", "diversity"]
 
@@ -129,11 +132,12 @@ def _readings(
     within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
     real_balls, fake_balls = _balls()
     of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
-    fewer = within
+    own = _sq_radii(within, map(Ball, KS))
+    shares = {ball: covered_share(_inside(within, sq, dim=0) - 1) for ball, sq in own.items()}
     if len(fake) < len(real):
-        rows = random_rows(len(real), len(fake), 0)
-        fewer = within[rows][:, rows]
-    own = _sq_radii(fewer, map(Ball, KS))
+        points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
+        find = partial(covered_share_of_parts, points, NeighborLists.none(points.features), len(fake))
+        shares = {Ball(k): find(k, ties="closed", engine=ENGINE) for k in KS}
     counts = Memberships(
         n_real=len(real),
         n_fake=len(fake),
@@ -144,7 +148,7 @@ def _readings(
         # Each row lies in its own ball.
         real_in_degrees={ball: _inside(within, sq, dim=0) - 1 for ball, sq in of_reals.items()},
         fake_in_degrees={ball: _inside(among, sq, dim=0) - 1 for ball, sq in of_fakes.items()},
-        leave_one_out={ball: covered_share(_inside(fewer, sq, dim=0) - 1) for ball, sq in own.items()},
+        leave_one_out=shares,
     )
     shown = counts if expand is None else _expanded(counts, *expand)
     found: Readings = {}

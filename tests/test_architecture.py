@@ -15,7 +15,17 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "limits", "memory", "notices", "runtime", "storage", "unicode_forms", "validation"}
+BASE = {
+    "content_order",
+    "errors",
+    "limits",
+    "memory",
+    "notices",
+    "runtime",
+    "storage",
+    "unicode_forms",
+    "validation",
+}
 # What each part may import; a base module may import any other, as long as there is no circle.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),

@@ -168,7 +168,7 @@ class SourceOptions:
     )
     seed: int = option(
         0,
-        "Random seed. It decides the subset of max_images, intervals, the control, blocks, clusters and distractors.",
+        "Random seed. It decides the subset of max_images, intervals, blocks, clusters and distractors.",
         least=0,
         most=2**63 - 1,
         metavar="N",

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genpr.content_order import random_order
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
@@ -260,16 +261,13 @@ class SourceFeatures:
         return min(map(len, self._known.values()))
 
     def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
-        """Two disjoint random halves of the images, by the embedder's seed; the first has the extra image."""
-        opened, embedder = self.opened, self._embedder
+        """Two disjoint random halves by the content of the features of each extractor; the first has the extra image."""
         first, second = (
-            SourceFeatures(opened, self.role, embedder, declared=self._declared) for _ in range(2)
+            SourceFeatures(self.opened, self.role, self._embedder, declared=self._declared) for _ in range(2)
         )
         for key, features in self._known.items():
-            n, generator = len(features), torch.Generator().manual_seed(embedder.options.seed)
-            order, count = torch.randperm(n, generator=generator), -(-n // 2)
-            first._known[key] = features.select(order[:count].sort().values)
-            second._known[key] = features.select(order[count:].sort().values)
+            rows = torch.tensor_split(random_order(features.features), 2)
+            first._known[key], second._known[key] = (features.select(half.sort().values) for half in rows)
         return first, second
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:

@@ -107,7 +107,7 @@ def _precision_null(counts: Memberships, k: int) -> float | None:
 
 
 def _recall_null(counts: Memberships, k: int) -> float | None:
-    """The same share among as many reals as there are fakes."""
+    """The same share among as many reals as there are fakes, on average over parts of the reals."""
     return counts.leave_one_out.get(Ball(k))
 
 
@@ -182,14 +182,14 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
     return HalfSampling(requests, value)
 
 
-def _over_leave_one_out(metric: HalfSampling, balls: Literal["real", "part"]) -> HalfSampling:
+def _over_leave_one_out(metric: HalfSampling) -> HalfSampling:
     """A share, divided by the share of reals of the same half in the ball of another of them."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (*metric.requests(k, ties), _count(balls, Ball(k), "others", "closed", rows="own"))
+        return (*metric.requests(k, ties), _count("real", Ball(k), "others", "closed", rows="own"))
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
-        null = counts[-1][0].double() / (sizes.real if balls == "real" else sizes.part)
+        null = counts[-1][0].double() / sizes.real
         return metric.value(k, sizes, counts[:-1]) / null
 
     return HalfSampling(requests, value)
@@ -278,7 +278,7 @@ _calibrated = partial(
     "precision / that of a perfect generator (fidelity)",
     over="fake",
     calibrates="precision",
-    halves=_over_leave_one_out(_PRECISION_HALVES, "real"),
+    halves=_over_leave_one_out(_PRECISION_HALVES),
 )
 def calibrated_precision(counts: Memberships, k: int) -> float:
     """Precision over its null."""
@@ -291,7 +291,7 @@ def calibrated_precision(counts: Memberships, k: int) -> float:
     fake_ball=Ball,
     null_ball=Ball,
     calibrates="recall",
-    halves=_over_leave_one_out(_RECALL_HALVES, "part"),
+    halves=_over_leave_one_out(_RECALL_HALVES),
 )
 def calibrated_recall(counts: Memberships, k: int) -> float:
     """Recall over its null."""

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genpr.content_order import random_order
 from genpr.errors import UsageError
-from genpr.metrics.blocks import random_rows
 from genpr.metrics.ranking import MAX_COUNT, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
 from genpr.metrics.real_manifold import PairProgress, progress_counter
@@ -89,8 +89,8 @@ def copy_detection(
         train: (n, d) features of training images.
         threshold: Cosine above which an image counts as a copy. 0.5 is Somepalli's for SSCD; for other features, choose
             one that few training images reach among themselves (`null`).
-        null_rows: Number of training images for the null, drawn at random if there are more.
-        seed: Seed of the draws.
+        null_rows: Number of training images for the null. If there are more, their content decides which are taken.
+        seed: Seed of the intervals.
         device: "auto" is the GPU that holds the input, else the best device available.
         block_bytes: Maximum size of a block of cosines; None uses a small share of free memory. Results do not depend on it.
         progress: Called with the number of pairs done and the total.
@@ -109,7 +109,7 @@ def copy_detection(
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right
     check_rows(reals, "train", k=1)
-    rows = random_rows(len(reals), null_rows, seed).to(reals.device)
+    rows = random_order(reals)[:null_rows].sort().values.to(reals.device)
     among = FeaturePairs(reals[rows], reals, block_bytes)
     advance = progress_counter((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)

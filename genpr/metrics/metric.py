@@ -78,11 +78,10 @@ class NeighborMetric(Metric):
 
 
 class HalfSizes(NamedTuple):
-    """Rows of each half of the reals, of the fakes, and of the part of the reals that is no larger than the fakes."""
+    """Rows of each half of the reals and of the fakes."""
 
     real: int
     fake: int
-    part: Tensor  # (B,) int64
 
 
 @dataclass(frozen=True, slots=True)

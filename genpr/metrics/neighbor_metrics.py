@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import current_communicator
-from genpr.memory import fits, part_of
-from genpr.metrics.blocks import random_rows
+from genpr.memory import fits
 from genpr.metrics.metric import HalfSizes, PairwiseHalves, PairwiseOptions, PairwiseSearch
-from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import (
     ENGINE,
     CountedFakes,
@@ -28,11 +26,11 @@ from genpr.metrics.real_manifold import (
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
+from genpr.neighbors.parts import covered_share_of_parts
 from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import PairConsumer
 from genpr.validation import check_rows
@@ -86,16 +84,20 @@ class NeighborMetrics:
             if search.ball:
                 balls.add(search.ball(k))
         self._real_balls = sorted(balls)
+        self._null_balls = set[Ball]()
         for name, k in ks.items():
             null_ball = BALLS[name].null_ball if name in BALLS else None
             if null_ball and null_ball(k).k < len(features):
-                balls.add(null_ball(k))
+                self._null_balls.add(null_ball(k))
+        balls |= self._null_balls
+        if self._null_balls:
+            keep = max(keep, self._listed(len(features), self._null_balls))
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
         self.reals = RealManifold.from_checked(
             features.to(device), fitted, ties=ties, keep=keep, progress=progress
         )
-        self._parts: dict[tuple[int, int], _Part] = {}
+        self._shares: dict[tuple[int, Ball], float] = {}
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
@@ -148,25 +150,15 @@ class NeighborMetrics:
         return NeighborScores(values, missing_intervals, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:
-        """Share of m random reals that lie in the ball of another of them, by kind of ball."""
-        found = dict[Ball, float]()
-        for name, k in self._ks.items():
-            null_ball = BALLS[name].null_ball if name in BALLS else None
-            if null_ball and null_ball(k) in self.reals.balls and k < m:
-                found[null_ball(k)] = self._part(m, k).share
-        return found
-
-    def _part(self, m: int, k: int) -> _Part:
-        """A random part of m of the reals, fewer than all, with its neighbors, cached by size."""
-        if (m, k) not in self._parts:
-            reals = self.reals
-            rows = random_rows(len(reals.points), m, self._seed).to(reals.points.device)
-            points = reals.points.in_same_frame(part_of(reals.points.features, rows))
-            keep = neighbors_needed(k) if self._keep else 0
-            own = Neighborhood.from_points(points, [Ball(k)], ties=reals.ties, keep=keep, engine=reals.engine)
-            share = covered_share(own.in_degrees[0].cpu().numpy())
-            self._parts[m, k] = _Part(k, share, rows, points, own.lists)
-        return self._parts[m, k]
+        """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
+        reals = self.reals
+        lists = reals.lists or NeighborLists.none(reals.points.features)
+        for ball in self._null_balls:
+            if ball.k < m and (m, ball) not in self._shares:
+                self._shares[m, ball] = covered_share_of_parts(
+                    reals.points, lists, m, ball.k, ties=reals.ties, engine=reals.engine
+                )
+        return {ball: self._shares[m, ball] for ball in self._null_balls if ball.k < m}
 
     def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
         """How to search in halves, if intervals are requested and there are enough images."""
@@ -202,29 +194,8 @@ class NeighborMetrics:
             {name: k for name, k in self._resampled.items() if name in names},
             ties=reals.ties,
             seed=self._seed,
-            part=self._part_for_replicates(len(fakes.points), names),
             engine=reals.engine,
         )
-
-    def _part_for_replicates(self, m: int, names: Collection[str]) -> _Part | None:
-        """The part of the reals for the nulls of halves; None if that is all reals, or if no metric needs it."""
-        ks = [
-            self._resampled[name]
-            for name in names
-            if any(each.balls == "part" for each in _requests(name, self._resampled[name], self.reals.ties))
-        ]
-        return self._part(m, max(ks)) if ks and m < len(self.reals.points) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A random part of the reals."""
-
-    k: int  # neighbors of the balls
-    share: float  # of its rows that lie in the ball of another
-    rows: Tensor  # (m,) int64, which reals
-    points: IndexedPoints
-    lists: NeighborLists  # their nearest others in the part; of length 0 if no intervals were requested
 
 
 def _has_interval(name: str, value: float) -> bool:
@@ -259,8 +230,6 @@ class Replicates:
     to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since their covariance is then zero on average.
 
-    Of a `part` of the reals, the halves are those rows of the halves of the reals that belong to it.
-
     `consumers` must receive the pairs between the two sets; empty for small sets, whose distances are all computed.
     """
 
@@ -273,31 +242,20 @@ class Replicates:
         ties: Ties = "closed",
         seed: int = 0,
         replicates: int = REPLICATES,
-        part: _Part | None = None,
         engine: Engine = ENGINE,
     ) -> None:
         self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
         self._requests = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
         halved_real = _halved(*real, seed, REAL_STREAM, replicates)
         halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
-        halved_part = None
-        sizes_of_part = torch.full((replicates,), halved_real.halves.size)
-        if part is None:  # all reals
-            for requests in self._requests.values():
-                requests[:] = [
-                    replace(each, balls="real") if each.balls == "part" else each for each in requests
-                ]
-        else:
-            halved_part = _halved_part(part, halved_real.halves, seed)
-            sizes_of_part = halved_part.halves.totals(halved_part.halves.member).cpu()
         everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
-        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size, sizes_of_part)
+        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
         most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
         direct = list[CountRequest]()
         if engine.is_direct(most, most, max(d, _MIN_COLUMNS)):
             direct = [each for each in everything if each.rows == "other"]
         listed = [each for each in everything if each not in direct]
-        counter = ReplicateCounter(halved_real, halved_fake, listed, part=halved_part, engine=engine)
+        counter = ReplicateCounter(halved_real, halved_fake, listed, engine=engine)
         self.consumers: list[PairConsumer] = [] if direct else [counter]
 
         def count() -> dict[CountRequest, Tensor]:
@@ -322,15 +280,6 @@ class Replicates:
 def _halved(points: IndexedPoints, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
     halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
-
-
-def _halved_part(part: _Part, of_reals: Halves, seed: int) -> ResampledSet:
-    """The part divided as the reals are, or newly if a half of these has too few of its rows for its balls."""
-    halves = replace(of_reals, member=of_reals.member[part.rows])
-    if halves.totals(halves.member).min() <= part.k:
-        count, device = of_reals.count, part.points.device
-        halves = Halves.drawn(len(part.rows), seed=seed, stream=REAL_STREAM, count=count, device=device)
-    return ResampledSet(part.points, part.lists, halves)
 
 
 def least_for_interval(name: str, k: int) -> int:

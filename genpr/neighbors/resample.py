@@ -36,8 +36,9 @@ from genpr.neighbors.nearest import (
 )
 from genpr.neighbors.search import Pairs
 
+BYTES_PER_ENTRY = 1024
+"""Memory for each listed neighbor while a GPU counts those of a row in all halves."""
 _ROWS = 2048  # per piece of work on a CPU
-_BYTES_PER_ENTRY = 1024  # while a GPU counts the neighbors of a row in all halves
 _COLUMNS = 8  # halves of which radii are sorted at once
 
 
@@ -101,7 +102,7 @@ class ReplicateBalls:
         while len(rows):
             step = _ROWS
             if rows.device.type != "cpu":
-                step = max(1, tile_budget(rows.device) // ((lists.length + 1) * _BYTES_PER_ENTRY))
+                step = max(1, tile_budget(rows.device) // ((lists.length + 1) * BYTES_PER_ENTRY))
             each, others, sq = (torch.split(of, step) for of in (rows, lists.index, lists.sq))
             found = list(workers.map(read, zip(each, others, sq, strict=True)))
             runs += found
@@ -169,7 +170,7 @@ class _Runs:
     ) -> _Runs:
         """From lists (c, L) of `rows` (c,)."""
         own = halves.member[rows]
-        tables = _tables(index, own, halves.member, ks)
+        tables = tables_of_lists(index, own, halves.member, ks)
         length = (tables[ks[-1]] != 0).any(dim=2).sum(dim=1)
         enough = (length <= index.shape[1]).nonzero()[:, 0]
         short = rows[length > index.shape[1]]
@@ -189,7 +190,7 @@ class _Runs:
         return cls(rows, short, length + 1, sq, bits, reach, radii, near)
 
 
-def _tables(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:
+def tables_of_lists(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:
     """By k, (c, L + 1, w): the halves in which fewer than k of the first q others of the lists belong to the half."""
     (rows, length), words = index.shape, member.shape[1]
     if index.device.type != "cpu":  # for all others at once, a number for each half
@@ -247,8 +248,7 @@ def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) ->
 class CountRequest:
     """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
-    # owners: the reals, the fakes, or a part of the reals, for which only own rows can be counted
-    balls: Literal["real", "fake", "part"]
+    balls: Literal["real", "fake"]  # the owners
     ball: Ball
     count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
     most: int = 1  # count for t = 1 to `most`; 1 for pairs
@@ -368,7 +368,6 @@ class ReplicateCounter:
         fake: ResampledSet,
         requests: Sequence[CountRequest],
         *,
-        part: ResampledSet | None = None,
         engine: Engine = ONE_PROCESS,
     ) -> None:
         self._real, self._fake, self._requests = real.points, fake.points, requests
@@ -380,12 +379,9 @@ class ReplicateCounter:
             of_real, real_alone = _sides("real", real, fake, requests, engine, workers)
             of_fake, fake_alone = _sides("fake", fake, real, requests, engine, workers)
             self._sides = [of_real, of_fake]
-            alone = [real_alone, fake_alone]
-            if part is not None:
-                alone.append(_sides("part", part, part, requests, engine, workers)[1])
-            self._all_sides = [*self._sides, *alone]
+            self._all_sides = [*self._sides, real_alone, fake_alone]
             self._per_thread = PerThread(partial(_ThreadCounts, self._all_sides))
-            for side in alone:
+            for side in (real_alone, fake_alone):
                 if side.balls is not None:
                     _count_within(side, side.balls.near, self._per_thread, workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)

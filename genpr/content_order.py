@@ -1,0 +1,44 @@
+"""An order of the rows of a set that depends on their content alone, for choices that must not depend on the given order.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_BLOCK_ELEMENTS = 2**21
+
+
+def content_order(features: Tensor) -> Tensor:
+    """Indices (n,) int64, on the CPU, that sort rows (n, d) by a hash of their values.
+
+    The hash is the sum of the words of a row, each times a fixed random number, modulo 2^64. Equal rows keep their order.
+    """
+    import torch
+
+    n, d = features.shape
+    word = {2: torch.int16, 4: torch.int32, 8: torch.int64}[features.element_size()]
+    # Streams of a bit generator never change between versions of NumPy.
+    factors = torch.from_numpy(np.random.PCG64(0).random_raw(d).view(np.int64) | 1).to(features.device)
+    hashes = torch.empty(n, dtype=torch.int64)
+    step = max(1, _BLOCK_ELEMENTS // d)
+    for start in range(0, n, step):
+        chunk = slice(start, start + step)
+        words = (features[chunk] + 0.0).view(word).long()  # -0.0 becomes 0.0
+        hashes[chunk] = (words * factors).sum(dim=1).cpu()
+    return hashes.argsort(stable=True)
+
+
+def random_order(features: Tensor) -> Tensor:
+    """A random order of rows (n, d) that depends on their content alone: indices (n,) int64 on the CPU."""
+    import torch
+
+    order = content_order(features)
+    draws = np.random.PCG64(1).random_raw(len(order))
+    return order[torch.from_numpy(np.argsort(draws, kind="stable"))]

@@ -1,0 +1,127 @@
+"""How many rows of a part of a set lie in the ball of another row of the part: the mean over parts of one size.
+
+The choice of parts depends on the content of the set, not on the order of its rows. The balls of many parts of more than a
+third of the rows follow from the neighbor lists of the whole set (`resample.py` explains how). Smaller parts are disjoint,
+and each is searched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.content_order import content_order
+from genpr.memory import part_of, tile_budget
+from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.engine import Engine, Workers, plain_arithmetic
+from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
+from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.nearest import NeighborLists, extended_lists
+from genpr.neighbors.resample import BYTES_PER_ENTRY, tables_of_lists
+
+PARTS = 128
+"""Parts of more than a third of the rows."""
+_LISTED_RATIO = (
+    3  # lists that determine the balls of smaller parts are so long that they cost more than searches
+)
+_MOST_TIMES = 8  # multiple of the usual length of lists beyond which too many rows are equally far
+_ROWS = 2048  # at a time on a CPU
+_LISTED = 2**22  # neighbors that are listed at a time
+
+
+def covered_share_of_parts(
+    points: IndexedPoints, lists: NeighborLists, size: int, k: int, *, ties: Ties, engine: Engine
+) -> float:
+    """Mean share of rows in the ball of another row of their part, over parts of `size` rows, fewer than all.
+
+    A row is left out when the balls of others are fitted, as in `Neighborhood.in_degrees`. `lists` may have any length.
+    """
+    n, covered = len(points), None
+    parts = drawn_parts(points.features, size)
+    if len(parts) > n // size:
+        covered = _covered_by_lists(points, lists, parts, k, ties, engine)
+    if covered is None:
+        parts = parts[: n // size]
+        covered = sum(_covered_by_search(points, part, k, ties, engine) for part in parts)
+    return covered / (len(parts) * size)
+
+
+def drawn_parts(features: Tensor, size: int) -> NDArray[np.bool_]:
+    """Random parts (count, n) of `size` of n rows (n, d): disjoint where possible, else in pairs with few common rows."""
+    n, order, inside = len(features), content_order(features).numpy(), list[NDArray[np.bool_]]()
+    count = PARTS if _LISTED_RATIO * size > n else n // size
+    # Streams of a bit generator never change between versions of NumPy; permutations may.
+    raw = np.random.PCG64(np.random.SeedSequence([n, size]))
+    while len(inside) < count:
+        shuffled = order[np.argsort(raw.random_raw(n), kind="stable")]
+        for start in np.linspace(0, n - size, max(2, n // size)).astype(int):
+            inside.append(np.zeros(n, dtype=bool))
+            inside[-1][shuffled[start : start + size]] = True
+    return np.stack(inside)
+
+
+def _covered_by_search(
+    points: IndexedPoints, part: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
+) -> int:
+    rows = torch.from_numpy(part.nonzero()[0]).to(points.device)
+    some = points.in_same_frame(part_of(points.features, rows))
+    in_degrees = Neighborhood.from_points(some, [Ball(k)], ties=ties, engine=engine).in_degrees[0]
+    return int((in_degrees >= 1).sum())
+
+
+def _covered_by_lists(
+    points: IndexedPoints,
+    lists: NeighborLists,
+    parts: NDArray[np.bool_],
+    k: int,
+    ties: Ties,
+    engine: Engine,
+) -> int | None:
+    """Covered rows of all parts (count, n); None if lists of reasonable length leave rows out that are as far as others."""
+    usual = neighbors_needed(k)
+    member = packed(torch.from_numpy(parts).T).to(points.device)
+    hits = Hits(member, 1)
+    short = torch.arange(len(points), device=points.device)
+    if lists.length:
+        short = _add(hits, short, lists, member, k, ties)
+    length = max(lists.length, usual // 2)
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+        while len(short):
+            if length > _MOST_TIMES * usual:
+                return None
+            length, still_short = 2 * length, list[Tensor]()
+            for rows in torch.split(short, max(1, _LISTED // length)):
+                found = extended_lists(points, rows, length, engine, workers)
+                still_short.append(_add(hits, rows, found, member, k, ties))
+            short = torch.cat(still_short)
+    return int(counted(hits.planes[0] & member).sum())
+
+
+def _add(hits: Hits, rows: Tensor, lists: NeighborLists, member: Tensor, k: int, ties: Ties) -> Tensor:
+    """Add the neighbors in the balls of `rows` (r,) with `lists`; returns the rows whose lists are too short.
+
+    A neighbor is in the ball of a row if fewer than k others are nearer, or, for open balls, as near. Of others at one
+    distance, a list that is long enough has all or needs none.
+    """
+    is_strict, length, short = ties == "strict", lists.length, list[Tensor]()
+    fewer = k + is_strict  # others that are as near include the neighbor itself
+    step = _ROWS
+    if rows.device.type != "cpu":
+        step = max(1, tile_budget(rows.device) // ((length + 1) * BYTES_PER_ENTRY))
+    blocks = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
+    for some, index, sq in zip(*blocks, strict=True):
+        table = tables_of_lists(index, member[some], member, [fewer])[fewer]
+        sq = sq.contiguous()
+        place = torch.searchsorted(sq, sq, right=is_strict)
+        needed = (table != 0).any(dim=2).sum(dim=1)
+        is_enough = needed <= (length if is_strict else place[:, -1])
+        if length == len(member) - 1:
+            is_enough[:] = True
+        enough = is_enough.nonzero()[:, 0]
+        bits = table[enough].gather(1, place[enough, :, None].expand(-1, -1, table.shape[2]))
+        hits.add(index[enough].flatten(), bits.flatten(0, 1))
+        short.append(some[~is_enough])
+    return torch.cat(short)
