@@ -254,10 +254,10 @@ def _choices_shown(choices: Mapping[str, str]) -> str:
 
 def _identical(real: Identities, fake: Identities) -> list[Notice]:
     notices = []
-    if real.distinct == fake.distinct:
-        return [notice("same-input")]
     shared = fake.n_shared_with(real)
-    if shared > _COPIES_SHARE * len(fake.rows):
+    if real.distinct == fake.distinct:
+        notices.append(notice("same-input"))
+    elif shared > _COPIES_SHARE * len(fake.rows):
         notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake.rows):,}"))
     for role, ids in (("real", real), ("fake", fake)):
         if ids.n_duplicates > _DUPLICATES_SHARE * len(ids.rows):

@@ -182,7 +182,9 @@ def test_notices_report_duplicates_copies_and_sizes(write_images, rng):
     assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
     (copied,) = (item.message for item in result.notices if item.code == "copied-reals")
     assert copied.startswith("12 of 12 fakes")
+    assert codes(gabor(copies, copies)) >= {"same-input", "duplicates"}
     assert "same-input" in codes(gabor(real, real))
+    assert "duplicates" not in codes(gabor(real, real))
     assert codes(gabor(real, real)) >= {"all-cached"}
 
 
