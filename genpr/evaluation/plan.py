@@ -32,7 +32,7 @@ from genpr.features.statistics import (
     holds_statistics,
     read_statistics,
 )
-from genpr.images.arrays import peek_array
+from genpr.images.arrays import is_image_array, peek_array
 from genpr.images.paths import expand
 from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.registry import METRICS
@@ -306,7 +306,7 @@ def check_weights(
 
 
 def _may_hold_images(source: str) -> bool:
-    """Whether a source may have images, by suffix and array header (4-D); missing and damaged files are reported later."""
+    """Whether a source may have images, by suffix and array header; missing and damaged files are reported later."""
     try:
         paths = expand(source)
     except GenprError:
@@ -322,7 +322,7 @@ def _may_be_images(path: Path) -> bool:
         header = peek_array(path) if path.is_file() else None
     except GenprError:
         return False
-    return header is not None and len(header[0]) == 4
+    return header is not None and is_image_array(*header)
 
 
 def _name(extractor: ExtractorKey) -> str:

@@ -262,9 +262,7 @@ def _load_array(path: Path) -> Tensor:
         text = f"{path} is not a readable array file ({error}); check that it is complete and holds no pickled objects"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
     if array.dtype.kind != "f" or array.ndim != 2:
-        text = (
-            f"{path} has {array.dtype} of shape {array.shape}; expected floats of shape (images, dimensions)"
-        )
+        text = f"{path} has {array.dtype} of shape {array.shape}; expected floats (images, dimensions), or images, uint8 (n, h, w, 3)"
         raise FeatureError(text, code="feature-shape", path=str(path))
     return float_rows(array)
 
@@ -277,6 +275,7 @@ def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
         return matrix.float()
     except (ValueError, NotImplementedError) as error:  # the latter for packed types such as 4-bit floats
         text = f"{path} has {some(sorted(tensors), 5) or 'no tensors'}; expected 'features', or exactly one 2-D tensor of floats"
+        text += "; images belong in a .npy or .npz file, uint8 (n, h, w, 3)"
         raise FeatureError(text, code="feature-shape", path=str(path)) from error
 
 

@@ -18,7 +18,7 @@ from genpr.errors import DataError, FeatureError, ImageError, UsageError, short
 from genpr.features.extractor import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features, load_joined
 from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
-from genpr.images.arrays import peek_array
+from genpr.images.arrays import is_image_array, peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
@@ -65,7 +65,7 @@ def open_input(source: object, role: str) -> OpenedInput:
             return features
         unlabeled = notice("unlabeled-features", source=features.source)
         return replace(features, notices=(*features.notices, unlabeled))
-    if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
+    if isinstance(source, np.ndarray | Tensor) and not is_image_array(source.shape, source.dtype):
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
 
@@ -91,13 +91,13 @@ def _open_features(text: str) -> FeatureSet | None:
 
 
 def holds_features(path: Path) -> bool:
-    """Whether a file has features, by its suffix and array header: images are 4-D, other arrays are features."""
+    """Whether a file has features, by its suffix and array header."""
     if not path.is_file():
         return False
     if path.suffix.lower() == ".safetensors":
         return True
     header = peek_array(path)
-    return header is not None and len(header[0]) != 4
+    return header is not None and not is_image_array(*header)
 
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:

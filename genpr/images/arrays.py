@@ -42,6 +42,7 @@ _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # of one image, since a batch holds at least one
 _MEMBER = "arr_0.npy"
+_UINT8 = {"uint8", "torch.uint8"}
 _OBJECTS = "holds Python objects, which only pickle can load, and pickle can run code"
 
 
@@ -56,6 +57,11 @@ def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
     _check_layout(tuple(images.shape), str(images.dtype), name, channels_first=is_tensor(images))
 
 
+def is_image_array(shape: Sequence[int], dtype: object) -> bool:
+    """Whether an array or tensor has images and not features: it is 4-D, or has gray images without channels."""
+    return len(shape) == 4 or (len(shape) == 3 and str(dtype) in _UINT8)
+
+
 def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
     """Pixels (..., h, w, 3) of one or several checked images; a view if they are an array."""
     if is_tensor(images):
@@ -66,10 +72,12 @@ def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
 
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
     """Refuse anything but an array of uint8 images ("array-dtype", "array-shape", "no-images")."""
-    if dtype not in {"uint8", "torch.uint8"}:
+    if dtype not in _UINT8:
         to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
         if "float" in dtype:
-            fix = f"for values in 0..1 convert with (x * 255).round(){to_uint8}, for values in -1..1 with ((x + 1) * 127.5).round(){to_uint8}"
+            # In half precision, the sum and the product lose levels.
+            x = ("x.float()" if channels_first else "x.astype(np.float32)") if "16" in dtype else "x"
+            fix = f"for values in 0..1 convert with ({x} * 255).round(){to_uint8}, for values in -1..1 with (({x} + 1) * 127.5).round(){to_uint8}"
         else:
             fix = f"pass x{to_uint8}{' * 255' if 'bool' in dtype else ' if all values are in 0..255'}"
         raise DataError(f"{name} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)

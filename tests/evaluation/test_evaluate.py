@@ -137,6 +137,15 @@ def test_features_against_images_are_an_error_before_anything_is_embedded(write_
     assert not stages
 
 
+@pytest.mark.parametrize("kind", ["file", "array", "tensor"])
+def test_gray_images_without_channels_are_not_taken_as_features(tmp_path, kind):
+    images = np.zeros((60, 28, 28), np.uint8)
+    np.save(tmp_path / "gray.npy", images)
+    source = {"file": tmp_path / "gray.npy", "array": images, "tensor": torch.from_numpy(images)}[kind]
+    with raising(DataError, "array-shape"):
+        gabor(source, source)
+
+
 def test_too_few_images_are_an_error_before_embedding(write_images, rng):
     stages = []
     folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))

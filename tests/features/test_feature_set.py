@@ -74,6 +74,9 @@ def test_safetensors_of_other_programs_can_be_loaded(tmp_path):
     assert load_features(tmp_path / "b.safetensors").features.shape == (2, 3)
     with pytest.raises(FeatureError, match="exactly one 2-D tensor of floats"):
         load_features(tmp_path / "c.safetensors")
+    save_file({"images": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}, tmp_path / "d.safetensors")
+    with pytest.raises(FeatureError, match=r"images belong in a \.npy or \.npz file"):
+        load_features(tmp_path / "d.safetensors")
 
 
 def test_damaged_and_unsuitable_files_are_errors(tmp_path):
