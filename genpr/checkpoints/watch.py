@@ -19,8 +19,7 @@ from genpr.checkpoints.options import WatchOptions
 from genpr.checkpoints.score_log import Record, ScoreLog, facts_of, scored_record
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
-from genpr.images.folder import walk_files
-from genpr.images.item import is_image_name
+from genpr.images.folder import has_images, walk_files
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
@@ -196,7 +195,7 @@ class Watcher:
             return None
         is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
         try:
-            if path.is_dir() and not is_marked and not any(map(is_image_name, walk_files(path))):
+            if path.is_dir() and not is_marked and not has_images(path):
                 return None
             return PendingSource(path, source, listing_of(path), is_marked)
         except DataError:  # scoring reports the reason

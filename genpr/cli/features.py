@@ -63,6 +63,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     from genpr.features.inputs import open_input
     from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
+    from genpr.images.item import passed_over_text
     from genpr.images.paths import expand
     from genpr.images.shards import BLOCK, Shard
     from genpr.memory import memory_limit
@@ -87,12 +88,14 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     if output.as_json:
         counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached, "skipped": skipped}
         record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **counts}
+        record["passed_over"] = dict(features.passed_over)
         text = json.dumps(record | ({} if place is None else {"shard": asdict(place)}))
     else:
         of = "" if place is None else f", shard {place.shard} of {place.total:,} images,"
         n_known = n - features.n_embedded - features.n_cached
         how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
-        text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how})")
+        others = passed_over_text(features.passed_over)
+        text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how}){others}")
     output.show([*decoding_notices("source", features), *features.notices], text)
     if place is not None and not n and not skipped:
         output.note(

@@ -28,6 +28,7 @@ def command(source: str, out: Path, *, options: SourceOptions, output: FileOutpu
     This is the format of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
     zip, tar, npz or npy file. Its images must all have the same size, and keep their order.
     """
+    from genpr.images.item import passed_over, passed_over_text
     from genpr.images.pack import pack_source
     from genpr.images.policy import reported
     from genpr.images.source import open_source, subset
@@ -57,7 +58,8 @@ def command(source: str, out: Path, *, options: SourceOptions, output: FileOutpu
         "bytes": out.stat().st_size,
         "flags": dict(packed.flags),
         "skipped": [[error.path, error.code] for error in packed.skipped],
+        "passed_over": passed_over(images),
     }
     images_of = f"{packed.n:,} image{'s' * (packed.n != 1)} of {packed.width} x {packed.height}"
-    text = f"packed {images_of} into {printable(str(out))}"
+    text = printable(f"packed {images_of} into {out}{passed_over_text(passed_over(images))}")
     output.show(notices, json.dumps(record) if output.as_json else text)

@@ -38,6 +38,7 @@ def command(source: str, out: Path, *, options: StatisticsOptions, output: FileO
     check_sources(source)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.write_statistics import compute_statistics, save_statistics
+    from genpr.images.item import passed_over_text
 
     with progress_bars(quiet=output.quiet) as bars:
         found, notices = compute_statistics(source, replace(options, progress=bars))
@@ -48,9 +49,12 @@ def command(source: str, out: Path, *, options: StatisticsOptions, output: FileO
         {"key": each.key, "extractor": each.extractor, "dim": len(each.mean)} for each in found.moments
     ]
     if output.as_json:
-        text = json.dumps({"out": str(out), "n": found.count, "moments": moments})
+        text = json.dumps(
+            {"out": str(out), "n": found.count, "passed_over": dict(found.passed_over), "moments": moments}
+        )
     else:
         names = ", ".join(f"{each['extractor'] or 'unknown features'} ({each['dim']:,})" for each in moments)
         of = "" if found.count is None else f" of {found.count:,} images"
-        text = printable(f"wrote mean and covariance of {names}{of} to {out}")
+        others = passed_over_text(found.passed_over)
+        text = printable(f"wrote mean and covariance of {names}{of} to {out}{others}")
     output.show(notices, text)

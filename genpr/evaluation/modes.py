@@ -46,6 +46,8 @@ class FoundModes:
     origins: Mapping[str, str] = field(default_factory=dict)
     # number of images without a class by role
     unlabeled: Mapping[str, int] = field(default_factory=dict)
+    # number of files that are no images, by suffix, of reals and fakes
+    passed_over: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
 
     def name_of(self, role: Literal["real", "fake"], row: int) -> str:
         """The name of an image, or its row."""
@@ -66,8 +68,8 @@ class FoundModes:
         found = self.modes
         return {
             "schema": SCHEMA,
-            "real": {"source": self.real, "n": found.n_real},
-            "fake": {"source": self.fake, "n": found.n_fake},
+            "real": {"source": self.real, "n": found.n_real, "passed_over": dict(self.passed_over[0])},
+            "fake": {"source": self.fake, "n": found.n_fake, "passed_over": dict(self.passed_over[1])},
             "extractor": None if self.extractor is None else self.extractor.name,
             "seed": found.seed,
             "uncovered_k": found.uncovered_k,
@@ -147,6 +149,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
         tuple(dict.fromkeys((*image_notices(reals, fakes), *of_labels, *fallback))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
+        passed_over=(reals.passed_over, fakes.passed_over),
     )
 
 

@@ -320,8 +320,9 @@ def _result(
     if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", sets=f"{total} pairs"))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
-        decoder = decoder_versions() | options.decoding.choices
-        sources.append(replace(seen.feature_set(part.name, (), None), names=shown, decoder=decoder))
+        decoder, others = decoder_versions() | options.decoding.choices, part.passed_over
+        whole = seen.feature_set(part.name, (), None)
+        sources.append(replace(whole, names=shown, decoder=decoder, passed_over=others))
         own += [*decoding_notices(role, sources[-1]), *part.notices]
     real, fake = (
         replace(SideSummary.from_features(source, Identities.from_features(source)), what=f"{role}s")

@@ -109,6 +109,8 @@ class SideSummary:
     order: str  # the same in the order of the rows, which determines the halves of intervals
     # the kind of its rows: "images", or "prompts" or "texts" for expectations
     what: str = "images"
+    # files in a folder or archive that are no images, by suffix, "hidden", "link", "none" or "other"
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_features(cls, features: FeatureSet, identities: Identities) -> SideSummary:
@@ -126,6 +128,7 @@ class SideSummary:
             seconds=features.seconds,
             content=identities.content,
             order=order,
+            passed_over=features.passed_over,
         )
 
 

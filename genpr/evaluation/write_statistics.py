@@ -112,6 +112,7 @@ def compute_statistics(
         tuple(moments),
         count=len(main),
         decoder=main.decoder,
+        passed_over=dict(main.passed_over),
         images_sha256=None if main.identities is None else Identities.from_features(main).content,
     )
     return statistics, notices

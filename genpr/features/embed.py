@@ -33,7 +33,7 @@ from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.uploads import Uploads
 from genpr.images.decode import Decoded, content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
-from genpr.images.item import ImageSource, Item, known_length, printable
+from genpr.images.item import ImageSource, Item, known_length, passed_over, printable
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
 from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
@@ -125,8 +125,8 @@ def embed_source(
             bad = list(embedded.bad.values())
             (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
         features = embedded.feature_set(source.name, share.names, extractor.info)
-        seconds = time.perf_counter() - started
-        found.append(replace(features, seconds=seconds, decoder=decoder_versions() | policy.choices))
+        decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
+        found.append(replace(features, seconds=seconds, decoder=decoder, passed_over=passed_over(source)))
     return found
 
 

@@ -115,6 +115,7 @@ class FeatureSet:
     origin: str = ""  # the embedded source, if `source` is a feature file
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of images by (width, height)
     shard: ShardInfo | None = None  # position of a shard; None for a whole source
+    passed_over: Mapping[str, int] = field(default_factory=dict)  # other files in the source, by suffix
     statistics: ReferenceStatistics | None = None  # replaces the rows of reals with statistics only
 
     @classmethod
@@ -166,6 +167,7 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
         "skipped": [[error.code, error.path, str(error)] for error in features.skipped],
         "decoder": dict(features.decoder),
         "facts": asdict(features.facts),
+        "passed_over": dict(features.passed_over),
     }
     if features.shard is not None:
         record["shard"] = asdict(features.shard)
@@ -241,6 +243,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
         decoder=from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
         facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
+        passed_over=from_dict(Mapping[str, int], parse_json(metadata.get("passed_over", "{}"))),
         origin=from_dict(str, parse_json(metadata["source"])),
         sizes={(width, height): count for width, height, count in sizes},
         shard=from_dict(ShardInfo, parse_json(metadata["shard"])) if "shard" in metadata else None,
@@ -394,6 +397,7 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         flags=in_order(flags),
         skipped=skipped,
         decoder=parts[0].decoder,
+        passed_over=parts[0].passed_over,
         origin=parts[0].origin,
         sizes=sizes,
         facts=ImageFacts.from_counts(formats, sizes),

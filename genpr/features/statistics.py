@@ -102,6 +102,7 @@ class ReferenceStatistics:
     known: KnownStatistics | None = None  # the matching published file
     decoder: Mapping[str, str] = field(default_factory=dict)  # as in `FeatureSet`, written by `genpr stats`
     images_sha256: str | None = None  # of the contents of all images, written by `genpr stats`
+    passed_over: Mapping[str, int] = field(default_factory=dict)  # as in `FeatureSet`; not in the file
 
     def __post_init__(self) -> None:
         named = [each.extractor for each in self.moments if each.extractor is not None]

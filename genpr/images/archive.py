@@ -15,23 +15,26 @@ import tarfile
 import zipfile
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
 from genpr.errors import DataError, GenprError, ImageError, short
+from genpr.images.formats import START
 from genpr.images.item import (
     IndexedSource,
     Item,
     SourceLabels,
     check_encoded_size,
+    count_suffixes,
     filter_images,
     is_hidden,
-    is_image_name,
+    is_image,
     unreadable_error,
 )
 from genpr.limits import SMALL_TEXT_BYTES, STREAMED_RATIO, UNPACKED_RATIO, is_bomb
@@ -48,6 +51,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
 _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
+_LINKS = b"12"
 _WITHOUT_DATA = b"123456"  # links, devices, folders and pipes have none, whatever size they claim
 _MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
 _MAX_MEMBER_BYTES = 2**62
@@ -108,6 +112,7 @@ class ZipSource(IndexedSource):
     name: str
     archive: zipfile.ZipFile
     members: tuple[zipfile.ZipInfo, ...]
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -123,18 +128,31 @@ class ZipSource(IndexedSource):
 
 
 def open_zip(path: Path, name: str) -> ZipSource:
-    """List the images of a zip archive from its central directory, without reading any image."""
+    """List the images of a zip archive from its central directory, and the first bytes of members of unknown suffix."""
     with reraise_corrupt(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
-    # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
-    files = (
-        member
-        for member in archive.infolist()
-        if not (member.filename.endswith("/") or stat.S_ISLNK(member.external_attr >> 16))
-    )
-    images = filter_images(files, attrgetter("filename"), name)
+    others = Counter[str]()
+    files = _regular_members(archive, others)
+    images = filter_images(files, attrgetter("filename"), partial(_start_in_zip, archive), name, others)
     ordered = sorted(images, key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
-    return ZipSource(name, archive, tuple(ordered))
+    return ZipSource(name, archive, tuple(ordered), count_suffixes(others))
+
+
+def _regular_members(archive: zipfile.ZipFile, others: Counter[str]) -> Iterator[zipfile.ZipInfo]:
+    for member in archive.infolist():
+        if stat.S_ISLNK(member.external_attr >> 16):
+            others["link"] += 1
+        # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
+        elif not member.filename.endswith("/"):
+            yield member
+
+
+def _start_in_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    try:
+        with open_member(archive, member) as file:
+            return file.read(START)
+    except CORRUPT_FILE_ERRORS:
+        return b""
 
 
 def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -155,10 +173,10 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 # --- headers of tar -------------------------------------------------------------------------------------------------
 
 
-def regular_files(file: IO[bytes]) -> Iterator[tuple[bytes, int, int]]:
+def regular_files(file: IO[bytes], others: Counter[str] | None = None) -> Iterator[tuple[bytes, int, int]]:
     """Name, offset and size of the regular files of an uncompressed tar archive, read sequentially.
 
-    Raises `tarfile.TarError` or `ValueError` if the archive is truncated or corrupt.
+    Links are counted in `others`. Raises `tarfile.TarError` or `ValueError` if the archive is truncated or corrupt.
     """
     at, long_name, long_size = 0, b"", -1
     while True:
@@ -184,6 +202,8 @@ def regular_files(file: IO[bytes]) -> Iterator[tuple[bytes, int, int]]:
         name = long_name or _name_in(header)
         if kind in _REGULAR and not (kind == b"\0" and name.endswith(b"/")):
             yield name, data, size
+        elif others is not None and kind in _LINKS:
+            others["link"] += 1
         at = data if kind in _WITHOUT_DATA else data + _padded(size)
         long_name, long_size = b"", -1
 
@@ -296,6 +316,7 @@ class TarSource(IndexedSource):
     name: str
     path: Path
     members: MemberTable
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -318,7 +339,7 @@ class TarSource(IndexedSource):
                 labels = {self._label(file, name, *sample[name]) for name in sample if name.endswith(".cls")}
                 if len(labels) > 1:
                     raise self._ambiguous(key)
-                images = [offset for name, (offset, _) in sample.items() if is_image_name(name)]
+                images = [offset for name, (offset, _) in sample.items() if not name.endswith(".cls")]
                 if labels and images:
                     beside |= dict.fromkeys(images, *labels)
                 elif labels:
@@ -354,13 +375,20 @@ class TarSource(IndexedSource):
 
 
 def open_tar(path: Path, name: str) -> TarSource:
-    """List the images of an uncompressed tar archive; links, devices and what has no image suffix are left out."""
-    images = MemberTable()
+    """List the images of an uncompressed tar archive; links, devices and what is no image are left out."""
+    images, others = MemberTable(), Counter[str]()
     with _opened_tar(path) as file:
-        for member in filter_images(regular_files(file), lambda each: _text(each[0]), name):
+        files, start_of = regular_files(file, others), partial(_start_in_tar, file)
+        for member in filter_images(files, lambda each: _text(each[0]), start_of, name, others):
             images.add(*member)
     images.sort()
-    return TarSource(name, path, images)
+    return TarSource(name, path, images, count_suffixes(others))
+
+
+def _start_in_tar(file: IO[bytes], member: tuple[bytes, int, int]) -> bytes:
+    _, offset, size = member
+    file.seek(offset)
+    return file.read(min(START, size))
 
 
 def _text(name: bytes) -> str:
@@ -405,7 +433,8 @@ def _samples(file: IO[bytes]) -> Iterator[tuple[str, dict[str, tuple[int, int]]]
     key, sample = "", dict[str, tuple[int, int]]()
     for raw, offset, size in regular_files(file):
         name = _text(raw)
-        if is_hidden(name) or not (name.endswith(".cls") or is_image_name(name)):
+        is_label = name.endswith(".cls") and not is_hidden(name)
+        if not is_label and not is_image(name, partial(_start_in_tar, file, (raw, offset, size))):
             continue
         if key_of(name) != key or name in sample:
             yield key, sample

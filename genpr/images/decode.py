@@ -33,15 +33,22 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from genpr.errors import GenprError, ImageError
 from genpr.images.formats import (
+    BITS,
     JPEG_END,
     JPEG_SCAN,
+    PHOTOMETRIC,
+    PLANAR,
+    SEPARATE_PLANES,
     TooManyPiecesError,
+    UnsupportedImageError,
     check_png,
-    guess,
+    check_tiff,
     image_format,
     jpeg_without_metadata,
     tiff_entries,
+    tiff_layout,
     tiff_tile,
+    unaccepted,
 )
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
@@ -62,17 +69,13 @@ _MAX_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for ea
 _PART_PIXELS = 2**22  # pixels that are converted at once, since conversion takes several copies
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
-_BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
-_WHITE_IS_ZERO, _SEPARATE_PLANES = 0, 2
+_ORIENTATION, _WHITE_IS_ZERO = 274, 0  # a TIFF tag, and a value of `PHOTOMETRIC`
+_TIFF_LAYOUT_ERRORS = {"unknown pixel mode", "string index out of range"}
 
 _Converted = tuple[NDArray[np.uint8], set[str]]
 
 _CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 _UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
-
-
-class UnsupportedPixelsError(Exception):
-    """The pixels have no well-defined meaning as 8-bit RGB; the message says why."""
 
 
 class PillowGuard:
@@ -183,7 +186,8 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     else:
         format_name = image_format(data)
         if format_name is None:
-            raise _error(name, guess(data), "image-unreadable")
+            code, found_instead = unaccepted(data, name)
+            raise _error(name, found_instead, code)
         damage = f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"
         with _errors_named(name, damage):
             found = _decode_file(data, format_name, name, policy)
@@ -219,9 +223,9 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
             yield
         except (GenprError, MemoryError):
             raise
-        except UnsupportedPixelsError as error:
-            text = f"has {error}; convert it to 8-bit RGB yourself"
-            raise _error(name, text, "mode-unsupported") from error
+        except UnsupportedImageError as error:
+            text = f"has {error}; this is not supported, convert it to 8-bit RGB"
+            raise _error(name, text, "image-unsupported") from error
         except TooManyPiecesError as error:
             text = f"{error}, which take too long to parse; save it again"
             raise _error(name, text, "image-too-large") from error
@@ -229,6 +233,8 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
         except Exception as error:  # damaged files make plugins raise almost any error
             reason = str(error) or type(error).__name__
+            if reason.startswith("Unsupported"):  # such as "Unsupported BMP compression (4)"
+                raise _error(name, f"{reason}; convert it to PNG", "image-unsupported") from error
             raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
 
 
@@ -238,8 +244,15 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         data, exif = jpeg_without_metadata(data)
     elif format_name == "PNG":
         check_png(data)  # before Pillow, which takes ten times as long per chunk
+    elif format_name == "TIFF":
+        check_tiff(data, name)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
-    image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
+    try:
+        image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
+    except SyntaxError as error:
+        if str(error) in _TIFF_LAYOUT_ERRORS:
+            raise UnsupportedImageError(tiff_layout(data)) from error
+        raise
     if exif is not None:
         image.info["exif"] = exif
     _check_size(image.size, name, policy)
@@ -314,11 +327,11 @@ def bits_of(image: ImageFile.ImageFile) -> int:
     args = image.tile[0].args if image.tile else None
     is_deep = False
     if isinstance(image, TiffImageFile):
-        is_deep = max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))) in {12, 16} and image.mode not in {"I", "F"}
-        is_planar = image.tag_v2.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1
-        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
-        if is_deep and (is_planar or is_inverted or image.tag_v2[_BITS_PER_SAMPLE][0] == 12):
-            raise UnsupportedPixelsError("a TIFF of 12 or 16 bits in a form that Pillow misreads")
+        is_deep = max(image.tag_v2.get(BITS, (1,))) == 16 and image.mode not in {"I", "F"}
+        is_planar = image.tag_v2.get(PLANAR) == SEPARATE_PLANES and len(image.getbands()) > 1
+        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(PHOTOMETRIC) == _WHITE_IS_ZERO
+        if is_deep and (is_planar or is_inverted):
+            raise UnsupportedImageError("TIFF pixels of 16 bits in a form that Pillow misreads")
     elif isinstance(image, PngImageFile):
         is_deep = isinstance(args, str) and args.endswith(";16B")
     elif isinstance(image, PpmImageFile) and image.mode != "F":
@@ -352,9 +365,9 @@ def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
 def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
     """Pixels by Pillow's conversion, a few million at once."""
     if image.mode in _UNKNOWN_RANGE:
-        raise UnsupportedPixelsError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
+        raise UnsupportedImageError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
     if image.mode not in _CONVERTED:
-        raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
+        raise UnsupportedImageError(f"pixels of mode {image.mode}")
     flags, background = {"16bit-scaled"} if bits > 8 else set(), policy.background
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
@@ -415,7 +428,7 @@ def _exif_orientation(exif: bytes) -> int | None:
 def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
         facts = f"needs uint8 pixels (h, w, 3), got {pixels.dtype} {pixels.shape}"
-        raise _error(name, facts, "mode-unsupported")
+        raise _error(name, facts, "image-unsupported")
     _check_size((pixels.shape[1], pixels.shape[0]), name, policy)
     return Decoded(np.require(pixels, requirements=["C", "W"]), ())
 

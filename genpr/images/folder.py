@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.archive import reraise_corrupt
-from genpr.images.formats import image_format
-from genpr.images.item import IndexedSource, Item, check_encoded_size, filter_images, unreadable_error
+from genpr.images.formats import START, image_format
+from genpr.images.item import (
+    IndexedSource,
+    Item,
+    check_encoded_size,
+    count_suffixes,
+    filter_images,
+    is_image,
+    unreadable_error,
+)
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
 from genpr.storage import open_regular
 
@@ -28,6 +37,7 @@ class FileSource(IndexedSource):
     name: str
     root: Path
     paths: tuple[str, ...]
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -45,11 +55,24 @@ class FileSource(IndexedSource):
 def open_folder(root: Path, name: str) -> FileSource:
     """List the images below `root`, ordered by the bytes of their relative POSIX paths.
 
-    Links to files are followed, links to folders only after `follow_links`. Hidden files and folders are left out. A broken
-    link is listed, so that the missing image is reported.
+    Links to files are followed, links to folders only after `follow_links`. Hidden folders are left out. A broken link is
+    listed, so that the missing image is reported.
     """
-    images = filter_images(walk_files(root), str, name)
-    return FileSource(name, root, tuple(sorted(images, key=os.fsencode)))
+    others = Counter[str]()
+    images = filter_images(walk_files(root, others), str, partial(read_start, root), name, others)
+    paths = tuple(sorted(images, key=os.fsencode))
+    return FileSource(name, root, paths, count_suffixes(others))
+
+
+def has_images(root: Path) -> bool:
+    """Whether a folder has a file that counts as an image."""
+    return any(is_image(name, partial(read_start, root, name)) for name in walk_files(root))
+
+
+def read_start(folder: Path, path: str) -> bytes:
+    """The first bytes of a file whose path is relative to a folder."""
+    with open_regular(folder / path) as file:
+        return file.read(START)
 
 
 def follow_links() -> None:
@@ -57,11 +80,13 @@ def follow_links() -> None:
     _are_followed.set(True)
 
 
-def walk_files(root: Path) -> Iterator[str]:
+def walk_files(root: Path, others: Counter[str] | None = None) -> Iterator[str]:
     """Relative POSIX paths of all visible files below `root`, in no particular order.
 
     If links to folders are followed, each folder is listed once, under its path without links or else the first path.
+    Hidden files and links that are not followed are counted in `others`.
     """
+    others = Counter() if others is None else others
     follows = _are_followed.get()
     pending, links, visited = [""], list[str](), set[tuple[int, int]]()
     while pending or links:
@@ -78,6 +103,8 @@ def walk_files(root: Path) -> Iterator[str]:
             with os.scandir(root / prefix) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
+                        if not entry.is_dir(follow_symlinks=False):
+                            others["hidden"] += 1
                         continue
                     member = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
@@ -86,6 +113,8 @@ def walk_files(root: Path) -> Iterator[str]:
                         links.append(member + "/")
                     elif entry.is_file(follow_symlinks=False) or _may_lead_to_file(entry):
                         yield member
+                    elif entry.is_symlink():
+                        others["link"] += 1
         except OSError as error:
             text = f"{root / prefix}: the folder cannot be listed ({error.strerror}), so its images would be missing"
             raise DataError(text, code="unreadable", path=str(root / prefix)) from error

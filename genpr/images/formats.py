@@ -1,7 +1,8 @@
-"""Checks of image files before Pillow parses them: the format, and parts that must not be parsed.
+"""Formats of images, and checks of files before Pillow parses them.
 
 The first bytes of a file determine its format, as in Pillow; names of files are often wrong. genpr chooses the
-plugin, so that no other plugin, such as Ghostscript for EPS, can be reached.
+plugin, so that no other plugin, such as Ghostscript for EPS, can be reached. Suffixes only determine which files of a folder or
+archive are images.
 """
 
 from __future__ import annotations
@@ -19,6 +20,115 @@ _ACCEPTED: tuple[tuple[bytes, str], ...] = (
     (b"II*\0", "TIFF"),  # not BigTIFF, which Pillow and libtiff read differently
     (b"MM\0*", "TIFF"),
 )
+READABLE_SUFFIXES = (
+    *(".apng", ".avif", ".avifs", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pbm", ".pfm", ".pgm"),
+    *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+_CAMERA_RAW = "camera raw"
+# Other formats: name, suffixes, and the first bytes as a regular expression. The suffixes are those of all image types of IANA,
+# Apache and Debian, and of common programs for photographs, textures and paintings. Many share the signature of TIFF or zip.
+UNREAD_FORMATS: tuple[tuple[str, str, bytes], ...] = (
+    ("AirZip", "azv", b""),
+    ("ASTC", "astc", rb"\x13\xab\xa1\x5c"),
+    ("AutoCAD", "dwg dxf", rb"AC10\d\d"),
+    ("BigTIFF", "btf", rb"II\+\0|MM\0\+"),
+    ("BLP", "blp", rb"BLP[12]"),
+    ("BMP without a file header", "dib", b""),
+    ("BPG", "bpg", rb"BPG\xfb"),
+    ("BTIF", "btif pti", b""),
+    (
+        _CAMERA_RAW,
+        "3fr arw cr2 cr3 crw dcr dng erf fff iiq kdc mef mos mrw nef nrw orf pef raf rw2 rwl sr2 srf srw x3f",
+        rb"IIR[OS]|MMOR|IIU\0|II\x1a\0{3}HEAPCCDR|FUJIFILMCCD-RAW|\0MRM|FOVb|.{4}ftypcrx ",
+    ),
+    ("CGM", "cgm", b""),
+    ("CorelDRAW", "cdr cdt cmx cpt pat", rb"RIFF.{4}(?:CDR|CMX)"),
+    ("DDS", "dds", rb"DDS "),
+    ("DECE graphic", "uvg uvi uvvg uvvi", b""),
+    ("DICOM", "dcm dicom drle", rb".{128}DICM"),
+    ("DjVu", "djv djvu", rb"AT&TFORM"),
+    ("DPX or Cineon", "cin dpx", rb"SDPX|XPDS|\x80\x2a\x5f\xd7"),
+    ("EPS", "eps epsf epsi", rb"%!PS-Adobe-[\d.]+ EPSF|\xc5\xd0\xd3\xc6"),
+    ("farbfeld", "ff", rb"farbfeld"),
+    ("FAST", "fst", b""),
+    ("FastBid Sheet", "fbs", b""),
+    ("fax", "g3 mmr rlc t38", b""),
+    ("FITS", "fit fits fts", rb"SIMPLE  ="),
+    ("FlashPix", "fpx", b""),
+    ("FLIF", "flif", rb"FLIF"),
+    ("FTEX", "ftc ftu", rb"FTEX"),
+    ("GIMP", "gbr xcf", rb"gimp xcf|.{20}GPAT"),
+    (
+        "HEIC",
+        "avci avcs heic heics heif heifs hej2 hif hsj2",
+        rb".{4}ftyp(?:.{4}){0,15}?(?:he[iv][cmsvx]|mif[12]|msf1|avc[is]|j2k[is])",
+    ),
+    ("ICNS", "icns", rb"icns"),
+    ("ICO", "cur ico", rb"\0\0[\1\2]\0[^\0]\0"),
+    ("IEF", "ief", b""),
+    ("IFF", "iff ilbm lbm", rb"FORM.{4}(?:ILBM|PBM )"),
+    ("IM", "im", rb"Image type: "),
+    ("JBIG", "jb2 jbg jbig jbig2", rb"\x97JB2\r\n\x1a\n"),
+    (
+        "JPEG 2000",
+        "j2c j2k jhc jp2 jpc jpf jpg2 jpgm jph jphc jpm jpx",
+        rb"\0\0\0\x0cjP(?:  |\x1a\x1a)\r\n\x87\n|\xffO\xffQ",
+    ),
+    ("JPEG-LS", "jls", b""),
+    ("JPEG XL", "jxl", rb"\xff\n|\0\0\0\x0cJXL \r\n\x87\n"),
+    ("JPEG XR", "hdp jxr jxra jxrs wdp", rb"II\xbc\x01"),
+    ("JPEG XS", "jxs jxsc jxsi jxss", rb"\0\0\0\x0cJXS \r\n\x87\n|\xff\x10\xffP"),
+    ("KTX", "ktx ktx2", rb"\xabKTX [12][01]\xbb"),
+    ("MNG or JNG", "jng mng", rb"[\x8a\x8b][MJ]NG\r\n\x1a\n"),
+    ("Microsoft Document Imaging", "mdi", rb"EP\*\0"),
+    ("MSP", "msp", rb"DanM|LinS"),
+    ("OpenEXR", "exr", rb"v/1\x01"),
+    ("OpenRaster", "kra ora", b""),
+    ("Paint Shop Pro", "psp pspimage", rb"Paint Shop Pro Image File"),
+    ("Palm", "palm", b""),
+    ("PAM", "pam", rb"P7\n"),
+    ("PCO", "b16", rb"PCO-"),
+    ("PCX", "dcx pcx", rb"\n[\0\2-\5]\x01[\1\2\4\x08]|\xb1h\xde:"),
+    ("PGB", "pgb", b""),
+    ("Photo CD", "pcd", b""),
+    ("Photoshop", "psb psd", rb"8BPS"),
+    ("PICT", "pct pic pict", b""),
+    ("PIXAR", "pxr", rb"\x80\xe8\0\0"),
+    ("PVR", "pvr", rb"PVR\x03"),
+    ("QOI", "qoi", rb"qoif"),
+    ("Radiance HDR", "hdr rgbe xyze", rb"#\?R(?:ADIANCE|GBE)"),
+    ("sealed image", "s1g s1j s1n sgif sjp sjpg spn spng", b""),
+    ("SGI", "bw rgb rgba sgi", rb"\x01\xda[\0\1][\1\2]\0[\1-\3]"),
+    ("Sun raster", "ras", rb"\x59\xa6\x6a\x95"),
+    (
+        "SVG",
+        "svg svgz",
+        rb"(?:\xef\xbb\xbf)?\s{0,99}<(?:svg\b|(?:\?xml|!--|!DOCTYPE svg)(?!.*<html).*<svg\b)",
+    ),
+    ("TAP", "tap", b""),
+    ("TGA", "icb targa tga vda", b""),
+    ("TIFF-FX", "tfx xif", b""),
+    ("VTF", "vtf", rb"VTF\0"),
+    ("WBMP", "wbmp", b""),
+    ("WMF or EMF", "emf emz wmf wmz", rb"\xd7\xcd\xc6\x9a|\x01\0\0\0.{36} EMF"),
+    ("XBM or XPM", "xbm xpm", rb"/\* XPM \*/|#define \w+_width "),
+    ("XWD", "xwd", rb"\0\0.{2}\0\0\0\x07\0\0\0[\0-\2]"),
+)
+_UNREAD = {f".{suffix}": name for name, suffixes, _ in UNREAD_FORMATS for suffix in suffixes.split()}
+_SIGNED = [(name, signature) for name, _, signature in UNREAD_FORMATS if signature]
+_SIGNATURES = re.compile(b"|".join(b"(%s)" % signature for _, signature in _SIGNED), re.DOTALL)
+IMAGE_SUFFIXES = frozenset((*READABLE_SUFFIXES, *_UNREAD))
+# The first bytes of files with these suffixes are not read.
+_OTHERS = """
+7z asc bak bib bz2 c caption cfg ckpt cls conf cpp crc crdownload css csv db docx download exe feather flac gz h h5 hdf5 htm html
+ini ipynb js json jsonl lmdb lock log m4a mat md md5 mdb mkv mov mp3 mp4 msgpack ndjson nfo npy npz ogg old onnx orig parquet part
+partial pdf pickle pkl pptx ps pt pth py rar rst safetensors sh sha1 sha256 sha512 sig so sqlite swp tar temp tex tfrecord tgz tmp
+toml torrent tsv txt url wav webm xlsx xml xz yaml yml zip zst
+"""
+OTHER_SUFFIXES = frozenset(f".{suffix}" for suffix in _OTHERS.split())
+START = 2048
+"""Bytes of a file that show its format."""
+_UNREADABLE = "image-unreadable"
 # Text can begin in the same way, such as a list of files in "P1/" or "BM/".
 _PNM = re.compile(rb"P[1-6Ff][\s#]")
 _BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second header
@@ -33,9 +143,25 @@ _START_OF_SCAN, _APP1, _COMMENT = 0xDA, 0xE1, 0xFE
 # APP1 to APP15 and comments, except APP14, which defines the colors as APP0 does.
 _DROPPED_SEGMENTS = frozenset({*range(_APP1, 0xF0), _COMMENT}) - {0xEE}
 _NO_SEGMENT = frozenset({0x01, *range(0xD0, 0xDA)})
+_LOSSLESS_FRAMES, _LS_FRAME = {0xC3, 0xC7, 0xCB, 0xCF}, 0xF7
+_FRAMES = {*range(0xC0, 0xD0), _LS_FRAME} - {0xC4, 0xC8, 0xCC}
 _EMPTY_COMMENT = b"\xff\xfe\0\2"  # replaces dropped segments, so that no new marker arises there
 JPEG_END, JPEG_SCAN = b"\xff\xd9", b"\xff\xda"
 _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
+BITS, PHOTOMETRIC, PLANAR, SEPARATE_PLANES = 258, 262, 284, 2
+_SUBFILE, _COMPRESSION, _SAMPLES, _SUB_PAGES, _SAMPLE_FORMAT, _DNG_VERSION = 254, 259, 277, 330, 339, 50706
+_NEXT_PAGE = -1
+_MOST_CHANNELS = 6  # for more, Pillow logs an error
+_SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "complex float"}
+# None, fax, LZW, JPEG, Deflate, PackBits, LogLuv, LZMA, Zstandard.
+_TIFF_COMPRESSIONS = {*range(1, 9), 32771, 32773, 32809, 32946, 34676, 34677, 34925, 50000}
+_UNREAD_COMPRESSIONS = {22610: "JPEG XR", 34934: "JPEG XR", 34887: "LERC", 34933: "PNG", 50001: "WebP"}
+_UNREAD_COMPRESSIONS |= dict.fromkeys((33003, 33004, 33005, 34712), "JPEG 2000")
+_UNREAD_COMPRESSIONS |= dict.fromkeys((50002, 52546), "JPEG XL")
+
+
+class UnsupportedImageError(Exception):
+    """An intact file has a property that genpr does not read; the message says which."""
 
 
 class TooManyPiecesError(Exception):
@@ -67,18 +193,41 @@ def codec_name(data: bytes) -> str | None:
     return "WEBP lossless" if name == "WEBP" and b"VP8L" in data[12:64] else name
 
 
-def guess(data: bytes) -> str:
-    """A description of a file that is not an image of an accepted format."""
-    start = data[:2048]
-    if not data:
-        return "it is empty (0 bytes); write it again, and check for a full disk"
-    if data.startswith(b"version https://git-lfs"):
-        return "not an image; it is a Git LFS pointer; run `git lfs pull`"
-    if start.lstrip()[:5].lower() in {b"<html", b"<!doc"}:
-        return "not an image; it looks like HTML, such as the error page of a failed download"
-    if not any(start):
-        return "not an image; it begins with zeros only, like an interrupted copy or download"
-    return f"not an image of an accepted format; it begins with {start[:12]!r}"
+def image_suffix(name: str) -> str:
+    """The end of a name from its last dot on in lower case, which may be no suffix of the file; fast."""
+    return name[name.rfind(".") :].lower()
+
+
+def unread_format(data: bytes) -> str | None:
+    """Name of the format of an image that genpr does not read, by its first bytes."""
+    if match := _SIGNATURES.match(data[:START]):
+        return _SIGNED[(match.lastindex or 0) - 1][0]
+    return "TGA" if data.endswith(b"TRUEVISION-XFILE.\0") else None
+
+
+def is_image_start(start: bytes) -> bool:
+    """Whether a file with these first bytes is an image of any format, accepted or not."""
+    return image_format(start) is not None or unread_format(start) is not None
+
+
+def unaccepted(data: bytes, name: str) -> tuple[str, str]:
+    """Code and description of a file that is not an image of an accepted format."""
+    start, other = data[:START], unread_format(data)
+    if other is None:
+        if not data:
+            return _UNREADABLE, "it is empty (0 bytes); write it again, and check for a full disk"
+        if data.startswith(b"version https://git-lfs"):
+            return _UNREADABLE, "not an image; it is a Git LFS pointer; run `git lfs pull`"
+        if start.lstrip()[:5].lower() in {b"<html", b"<!doc"}:
+            cause = "it looks like HTML, such as the error page of a failed download"
+            return _UNREADABLE, f"not an image; {cause}"
+        if not any(start):
+            cause = "it begins with zeros only, like an interrupted copy or download"
+            return _UNREADABLE, f"not an image; {cause}"
+        other = _UNREAD.get(image_suffix(name))
+    if other is None:
+        return _UNREADABLE, f"not an image of an accepted format; it begins with {start[:12]!r}"
+    return "image-unsupported", f"{other} is not supported; convert it to PNG"
 
 
 def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
@@ -97,6 +246,8 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
         marker, at = match[1][0], match.end()
         if marker in _NO_SEGMENT:
             continue
+        if marker in _FRAMES:
+            _check_frame(marker, data[at + 2 : at + 3])
         body, at = at + 2, at + max(2, int.from_bytes(data[at : at + 2], "big"))
         if marker in _DROPPED_SEGMENTS and at <= len(data):
             kept += data[kept_to : match.start()], _EMPTY_COMMENT
@@ -108,6 +259,15 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
     if not kept_to:
         return data, None
     return b"".join((*kept, data[kept_to:])), b"Exif\0\0" + b"".join(exif) if exif else None
+
+
+def _check_frame(marker: int, precision: bytes) -> None:
+    """Refuse JPEG-LS, and JPEGs of more than 8 bits."""
+    if marker == _LS_FRAME:
+        raise UnsupportedImageError("JPEG-LS compression")
+    if precision and 8 < precision[0] <= 16:
+        kind = "lossless " if marker in _LOSSLESS_FRAMES else ""
+        raise UnsupportedImageError(f"{kind}JPEG compression of {precision[0]} bits")
 
 
 def check_png(data: bytes) -> None:
@@ -132,16 +292,58 @@ def check_png(data: bytes) -> None:
 
 
 def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Tag, type and value of the entries on the first page of a TIFF, or in an EXIF block, if they are small integers."""
+    """Tag, type and first value of the entries on the first page of a TIFF, or in an EXIF block, if they are small integers.
+
+    The last one is `_NEXT_PAGE`, with the position of the second page, 0 without one; it is missing if the file is cut short.
+    """
     order: Literal["little", "big"] = "little" if data.startswith(b"II") else "big"
 
     def number(at: int, size: int) -> int:
         return int.from_bytes(data[at : at + size], order)
 
     first = number(4, 4) + 2
-    for entry in range(first, min(first + 12 * number(first - 2, 2), len(data)), 12):
-        kind = number(entry + 2, 2)
-        yield number(entry, 2), kind, number(entry + 8, 4 if kind == _LONG else 2)
+    end = first + 12 * number(first - 2, 2)
+    for entry in range(first, min(end, len(data)), 12):
+        kind, at = number(entry + 2, 2), entry + 8
+        size = 4 if kind == _LONG else 2
+        if kind in {_SHORT, _LONG} and number(entry + 4, 4) * size > 4:
+            at = number(at, 4)
+        if at + size <= len(data):
+            yield number(entry, 2), kind, number(at, size)
+    if end <= len(data):
+        yield _NEXT_PAGE, _LONG, number(end, 4)
+
+
+def _tiff_tags(data: bytes) -> dict[int, int]:
+    tags = {tag: value for tag, _, value in tiff_entries(data)}
+    if _NEXT_PAGE not in tags:
+        raise ValueError("its tags are cut short")
+    return tags
+
+
+def check_tiff(data: bytes, name: str) -> None:
+    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file."""
+    tags = _tiff_tags(data)
+    is_raw = _UNREAD.get(image_suffix(name)) == _CAMERA_RAW or _DNG_VERSION in tags or data[8:11] == b"CR\2"
+    is_preview = tags.get(_SUBFILE, 0) & 1 and (tags[_NEXT_PAGE] or _SUB_PAGES in tags)
+    if is_raw or is_preview:
+        raise UnsupportedImageError("raw data of a camera" if is_raw else "a preview as its first page")
+    compression, bits = tags.get(_COMPRESSION, 1), tags.get(BITS, 1)
+    if compression not in _TIFF_COMPRESSIONS:
+        raise UnsupportedImageError(f"TIFF compression {_UNREAD_COMPRESSIONS.get(compression, compression)}")
+    kind = _SAMPLE_FORMATS.get(tags.get(_SAMPLE_FORMAT, 1), "integer")
+    if kind != "integer" or bits > 16:
+        raise UnsupportedImageError(f"{bits}-bit {kind} pixels, whose range is unknown")
+    if bits == 12 or tags.get(_SAMPLES, 1) > _MOST_CHANNELS:
+        raise UnsupportedImageError(tiff_layout(data))
+
+
+def tiff_layout(data: bytes) -> str:
+    """A description of the pixels of a TIFF."""
+    tags = _tiff_tags(data)
+    planes = " in separate planes" * (tags.get(PLANAR) == SEPARATE_PLANES)
+    colors = f"photometric interpretation {tags.get(PHOTOMETRIC, 0)}"
+    return f"TIFF pixels of {tags.get(_SAMPLES, 1)} x {tags.get(BITS, 1)} bits{planes} with {colors}"
 
 
 def tiff_tile(data: bytes) -> tuple[int, int]:

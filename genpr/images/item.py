@@ -6,13 +6,12 @@ several threads, and images that are not needed are never read.
 
 from __future__ import annotations
 
-import logging
 import os
 import posixpath
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, groupby
@@ -22,17 +21,20 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, ImageError, short
+from genpr.errors import DataError, ImageError, short, some
 from genpr.errors import printable as printable
+from genpr.images.formats import (
+    IMAGE_SUFFIXES,
+    OTHER_SUFFIXES,
+    READABLE_SUFFIXES,
+    image_suffix,
+    is_image_start,
+)
 from genpr.notices import Notice
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGE_SUFFIXES = (
-    *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
-    *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
-)
 SHARD_SUFFIXES = (".zip", ".tar", ".parquet")
 """Suffixes of containers whose names do not show their content."""
 MAX_ENCODED_BYTES = 2**30
@@ -49,7 +51,7 @@ _HINTS = {
     ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
     **{suffix: _IN_CONTAINERS.format(suffix) for suffix in (".tar", ".zip", ".npz")},
 }
-_log = logging.getLogger(__name__)
+_MOST_SUFFIXES, _LONGEST_SUFFIX = 20, 16  # of the files passed over
 T = TypeVar("T")
 
 
@@ -138,9 +140,20 @@ def is_hidden(name: str) -> bool:
     return _HIDDEN.search(name) is not None
 
 
-def is_image_name(name: str) -> bool:
-    """Whether a member counts as an image: known suffix, not hidden."""
-    return name.lower().endswith(IMAGE_SUFFIXES) and _HIDDEN.search(name) is None
+def is_image(name: str, read_start: Callable[[], bytes]) -> bool:
+    """Whether a file counts as an image: not hidden, with the suffix of an image, or with another and the first bytes of one.
+
+    `read_start` is called only for suffixes that are not known, or if there is none. It may raise `OSError`.
+    """
+    if _HIDDEN.search(name) is not None:
+        return False
+    suffix = image_suffix(name)
+    if suffix in IMAGE_SUFFIXES or suffix in OTHER_SUFFIXES:
+        return suffix in IMAGE_SUFFIXES
+    try:
+        return is_image_start(read_start())
+    except OSError:
+        return False
 
 
 def check_encoded_size(name: str, size: int) -> None:
@@ -155,28 +168,57 @@ def unreadable_error(name: str, reason: object) -> ImageError:
     return ImageError(f"{name}: cannot be read ({reason})", code="unreadable", path=name)
 
 
-def filter_images(files: Iterable[T], name_of: Callable[[T], str], container: str) -> Iterator[T]:
-    """Yield the files with names of images; logs the other files at the end, or raises if there is no image ("no-images")."""
-    n_images, others = 0, Counter[str]()
+def filter_images(
+    files: Iterable[T],
+    name_of: Callable[[T], str],
+    read_start: Callable[[T], bytes],
+    container: str,
+    others: Counter[str],
+) -> Iterator[T]:
+    """Yield the files that count as images (`is_image`); raises if there is none ("no-images").
+
+    Counts the other files in `others`, by suffix, or as "hidden" or "none" (no suffix).
+    """
+    n_images = 0
     for file in files:
         name = name_of(file)
-        if is_image_name(name):
+        if is_image(name, partial(read_start, file)):
             n_images += 1
             yield file
         else:
-            others[suffix_of(name) or "none"] += 1
-    total = others.total()
-    if n_images and not total:
-        return
-    most_common = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-    shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in most_common)
+            suffix = "hidden" if is_hidden(name) else suffix_of(name) or "none"
+            others[short(suffix, _LONGEST_SUFFIX)] += 1
     if n_images:
-        _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
         return
-    found = f"{total:,} other files, suffixes: {shown}" if total else "it is empty"
-    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in most_common if suffix in _HINTS)
-    text = f"{container} has no images ({found}{hints}); accepted are {', '.join(IMAGE_SUFFIXES)}"
+    found, first = "it is empty", list(count_suffixes(others).items())[:5]
+    if others:
+        shown = ", ".join(f"{suffix} ({count:,})" for suffix, count in first)
+        found = f"{others.total():,} other files, suffixes: {shown}"
+    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in first if suffix in _HINTS)
+    text = f"{container} has no images ({found}{hints}); accepted are {', '.join(READABLE_SUFFIXES)}"
     raise DataError(text, code="no-images", path=container)
+
+
+def count_suffixes(others: Counter[str]) -> dict[str, int]:
+    """The counts of files passed over, the most frequent suffixes first; many rare ones together as "other"."""
+    ordered = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))
+    rest = sum(count for _, count in ordered[_MOST_SUFFIXES:])
+    return dict(ordered[:_MOST_SUFFIXES]) | ({"other": rest} if rest else {})
+
+
+def passed_over(source: ImageSource) -> dict[str, int]:
+    """Numbers of files in the containers of a source that are no images, by suffix, "hidden", "link" or "none"."""
+    found: dict[str, int] = getattr(source, "passed_over", {})
+    return found
+
+
+def passed_over_text(counts: Mapping[str, int]) -> str:
+    """The end of a line about a source: ", 12 other files passed over (.json 10, hidden 2)"; empty without any."""
+    if not counts:
+        return ""
+    total = sum(counts.values())
+    shown = some([f"{suffix} {count:,}" for suffix, count in counts.items()], 5)
+    return f", {total:,} other file{'s' * (total != 1)} passed over ({shown})"
 
 
 @dataclass(frozen=True)
@@ -209,6 +251,11 @@ class SubsetSource(ImageSource):
         notices: tuple[Notice, ...] = getattr(self.source, "notices", ())
         return notices
 
+    @property
+    def passed_over(self) -> dict[str, int]:
+        """Those of the whole source."""
+        return passed_over(self.source)
+
 
 @dataclass(frozen=True)
 class ConcatSource(ImageSource):
@@ -240,6 +287,11 @@ class ConcatSource(ImageSource):
             return None
         pairs = zip(self.prefixes, known, strict=True)
         return (prefix + name for prefix, names in pairs for name in names or ())
+
+    @property
+    def passed_over(self) -> dict[str, int]:
+        """Those of all parts."""
+        return count_suffixes(sum(map(Counter, map(passed_over, self.parts)), Counter[str]()))
 
     def source_labels(self) -> SourceLabels | None:
         """Class labels of the parts; None for images of parts without labels."""

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -17,13 +18,13 @@ from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import FileSource, open_folder, open_list
+from genpr.images.folder import FileSource, open_folder, open_list, read_start
 from genpr.images.item import (
-    IMAGE_SUFFIXES,
     ImageSource,
     Item,
     SubsetSource,
     concat_sources,
+    is_image,
     known_length,
     suffix_of,
 )
@@ -122,7 +123,7 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
         raise ResourceError(text, code="unsafe-format", path=str(path))
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
-    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
+    kind = "a single image" if _is_image(path) else f"of unknown kind ({suffix or 'no suffix'})"
     if suffix in _COMPRESSED_SUFFIXES:
         kind = "compressed; decompress it first, as with gzip -d"
     if not is_regular:  # reading a pipe or a device may block
@@ -139,8 +140,12 @@ def _kind_of(path: Path) -> str:
     """Folder, image, or the suffix that selects the reader."""
     if path.is_dir():
         return "folder"
-    suffix = suffix_of(str(path))
-    return _IMAGE if suffix in IMAGE_SUFFIXES else suffix or "no suffix"
+    return _IMAGE if _is_image(path) else suffix_of(str(path)) or "no suffix"
+
+
+def _is_image(path: Path) -> bool:
+    """Whether a file that the user names is an image; it may be hidden."""
+    return is_image(path.name.lstrip("."), partial(read_start, path.parent, path.name))
 
 
 def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:

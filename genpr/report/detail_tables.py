@@ -9,6 +9,7 @@ from itertools import groupby
 from genpr.evaluation.modes import NAMED, FoundModes
 from genpr.evaluation.per_class import Average, ClassScores
 from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
+from genpr.images.item import passed_over_text
 from genpr.metrics.registry import BALLS
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import THRESHOLDS, score_table
@@ -217,8 +218,8 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
     features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
     lines = [
         "p: probability of such a cluster if reals and fakes had the same distribution; clusters up to .05 are shown",
-        f"real  {modes.n_real:,} images of {found.real}",
-        f"fake  {modes.n_fake:,} images of {found.fake}",
+        f"real  {modes.n_real:,} images of {found.real}{passed_over_text(found.passed_over[0])}",
+        f"fake  {modes.n_fake:,} images of {found.fake}{passed_over_text(found.passed_over[1])}",
         f"{features}, k = {modes.uncovered_k} for uncovered reals and {modes.outside_k} for fakes outside, seed {modes.seed}",
         *label_lines(found.origins, found.unlabeled),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from genpr.errors import printable
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, SideSummary, StatisticsSummary
+from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
@@ -146,6 +147,7 @@ def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
     for role, summary in sides.items():
         chosen = "".join(f", {name} {value}" for name, value in choices_in(summary.decoder).items())
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
+        skipped += passed_over_text(summary.passed_over)
         counted = f"{summary.n:,} {summary.what}" if summary.n else "mean and covariance"
         lines.append(f"{role:<{width}}  {counted} of {printable(summary.source + chosen)}{skipped}")
     return lines

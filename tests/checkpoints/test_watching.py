@@ -256,15 +256,18 @@ def test_only_samples_are_scored(folder, tmp_path, watch):
     names = ["a.zip", "b.tar", "c.npz", "d.safetensors", "E.NPY", ".h.npz", "l.txt", "x.npz.tmp", "0.png"]
     for name in names:
         (folder / name).touch()
-    for name in ("empty", "logs", "images", ".hidden"):
+    for name in ("empty", "logs", "images", ".hidden", "unnamed"):
         (folder / name).mkdir()
+    (folder / "unnamed" / "0").write_bytes(b"qoif")
     (folder / "logs" / "events").touch()
     (folder / "images" / "0.png").touch()
     (folder / "real").symlink_to(folder / "images")
     os.mkfifo(folder / "pipe.npz")
     assert samples_at(folder / "pipe.npz") is None
     with watch(ignored=[folder / "c.npz", tmp_path / "missing"]) as run:
-        assert run.watcher.poll() == ["E.NPY", "a.zip", "b.tar", "d.safetensors", "images", "real"]
+        assert run.watcher.poll() == [
+            *("E.NPY", "a.zip", "b.tar", "d.safetensors", "images", "real", "unnamed")
+        ]
 
 
 def test_invalid_numbers_are_errors(watch):

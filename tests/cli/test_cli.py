@@ -163,7 +163,11 @@ def test_json_of_pack_has_sizes_and_skipped_images(genpr, folders, tmp_path):
     code, text, err = genpr(*arguments, "--json")
     assert code == 0
     expected = {"out": str(out), "n": 19, "height": 8, "width": 8, "flags": {}}
-    expected |= {"bytes": out.stat().st_size, "skipped": [["00003.png", "image-unreadable"]]}
+    expected |= {
+        "bytes": out.stat().st_size,
+        "skipped": [["00003.png", "image-unreadable"]],
+        "passed_over": {},
+    }
     assert json.loads(text) == expected
     with np.load(out) as file:
         assert file["arr_0"].shape == (19, 8, 8, 3)
@@ -177,6 +181,34 @@ def test_features_and_arrays_of_another_range_are_reported(genpr, write_images, 
     for command, out, *more in (("features", "d.safetensors", *GABOR), ("pack", "d.npz")):
         code, _, err = genpr(command, dark, tmp_path / out, *more)
         assert (code, err.count("warning [unscaled]: 4 of 4 source images")) == (0, 1)
+
+
+@pytest.mark.parametrize("command", ["score", "reconstruct", "modes", "features", "stats", "pack", "rank"])
+def test_number_of_files_passed_over_is_in_text_and_json(genpr, write_images, rng, tmp_path, command):
+    sides = [write_images(name, rng.integers(0, 256, (50, 8, 8, 3), np.uint8)) for name in ("a", "b", "c")]
+    for name in ("index.json", ".hidden", "notes.json"):
+        (sides[0] / name).touch()
+    suffix = {"features": ".safetensors", "stats": ".npz", "pack": ".npz"}.get(command)
+    count = {"rank": 3, "features": 1, "stats": 1, "pack": 1}.get(command, 2)
+    how = {"reconstruct": ("--metrics", "psnr"), "pack": ()}.get(command, GABOR)
+    texts = []
+    for as_json in ((), ("--json",)):
+        out = [tmp_path / f"out{len(as_json)}{suffix}"] if suffix else []
+        code, text, _ = genpr(command, *sides[:count], *out, *how, *as_json)
+        assert code == 0
+        texts.append(" ".join(text.split()))
+    assert ", 3 other files passed over (.json 2, hidden 1)" in texts[0] or command == "rank"
+    assert json.dumps({"passed_over": {".json": 2, "hidden": 1}})[1:-1] in texts[1]
+
+
+def test_number_of_files_passed_over_is_kept_in_feature_files_and_joined_shards(genpr, folders, tmp_path):
+    (folders[1] / "index.json").touch()
+    for shard in ("1/2", "2/2"):
+        genpr("features", folders[1], tmp_path / f"{shard[0]}.safetensors", "--shard", shard, *GABOR)
+    assert genpr("features", folders[0], tmp_path / "real.safetensors", *GABOR)[0] == 0
+    files = tmp_path / "real.safetensors", tmp_path / "[12].safetensors"
+    record = json.loads(genpr("score", *files, *GABOR, "--json")[1])
+    assert [record[role]["passed_over"] for role in ("real", "fake")] == [{}, {".json": 1}]
 
 
 def test_images_of_several_sizes_are_prepared(genpr, write_images, tmp_path, rng):

@@ -27,13 +27,14 @@ def test_feature_set_round_trips(tmp_path, as_path):
         flags={"multi-frame": 1},
         skipped=(ImageError("cut short", code="image-corrupt", path="c.png"),),
         decoder={"pillow": "1"},
+        passed_over={".json": 3},
     )
     path = as_path(tmp_path / "f.safetensors")
     save_features(path, original)
     loaded = load_features(path)
     assert torch.equal(loaded.features, original.features)
     assert torch.equal(loaded.identities, original.identities)
-    for name in ("extractor", "names", "flags", "decoder"):
+    for name in ("extractor", "names", "flags", "decoder", "passed_over"):
         assert getattr(loaded, name) == getattr(original, name)
     assert [(bad.path, bad.code, str(bad)) for bad in loaded.skipped] == [
         ("c.png", "image-corrupt", "cut short")

@@ -55,6 +55,43 @@ def test_only_visible_images_count(make_zip, make_tar):
         assert {item.read() for item in source} == {PNG}
 
 
+def test_members_passed_over_are_counted_with_links(make_zip, make_tar):
+    members: dict = {"a.png": PNG, "b.cls": b"1", "c/._x.png": b"", "d": PNG, "e": b"text"}
+    link = zipfile.ZipInfo("link.png")
+    link.external_attr = 0o120777 << 16
+    zipped = make_zip([("folder/", b""), (link, b"a.png"), *members.items()])
+    for kind in (tarfile.LNKTYPE, tarfile.DIRTYPE):
+        info = tarfile.TarInfo(f"special{kind.decode()}.png")
+        info.type, info.linkname = kind, "a.png"
+        members[info] = b""
+    for path in (zipped, make_tar(members)):
+        source = open_source(path)
+        assert names(source) == ["a.png", "d"]
+        assert source.passed_over == {".cls": 1, "hidden": 1, "link": 1, "none": 1}
+
+
+def test_shards_sum_what_they_pass_over(make_tar, tmp_path):
+    for name in ("1.tar", "2.tar"):
+        make_tar({"a.png": PNG, "a.cls": b"1", f"{name}.json": b""}, name=name)
+    assert open_source(str(tmp_path / "[12].tar")).passed_over == {".cls": 2, ".json": 2}
+
+
+@pytest.mark.parametrize("change", ["data", "encrypted", 9])
+def test_zip_member_without_suffix_that_cannot_be_read_is_passed_over(make_zip, change):
+    path = make_zip({"a": PNG, "b.png": PNG})
+    data = bytearray(path.read_bytes())
+    directory = data.index(b"PK\x01\x02")
+    if change == "data":
+        data[:4] = b"none"
+    elif change == "encrypted":
+        data[6] |= 1
+        data[directory + 8] |= 1
+    else:
+        data[8:10] = data[directory + 10 : directory + 12] = struct.pack("<H", change)
+    path.write_bytes(data)
+    assert open_source(path).passed_over == {"none": 1}
+
+
 @pytest.mark.parametrize("keep", [0.0, 0.02, 0.3, 0.8])
 def test_truncated_archives_are_errors(make, keep):
     path = make({f"{index}.png": os.urandom(3000) for index in range(20)})

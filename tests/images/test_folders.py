@@ -14,6 +14,7 @@ from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.folder import follow_links
 from genpr.images.source import open_source, subset
 from genpr.limits import TEXT_BYTES
+from genpr.storage import open_regular
 
 PNG = encode(SMALL)
 
@@ -46,16 +47,43 @@ def test_files_are_in_byte_order_of_their_relative_paths(put):
 
 SUFFIXES = ("png", "JPG", "JpEg", "webp", "bmp", "ppm", "pgm", "pbm", "pnm", "TIF", "tiff", "gif", "avif")
 HIDDEN = (".x.png", "._x.png", ".png", ".git/x.png", "a/.thumbs/x.png", "__MACOSX/x.png")
-OTHERS = ("x.txt", "x", "png", "x.png.part", "x.pkl", "x.npy", "x.heic")
+OTHERS = ("x.txt", "x.png.part", "x.pkl", "x.npy", "Thumbs.db")
+SIGNED = ("x", "png", "x.heic", "x.png.1", "y.z")
 
 
-def test_visible_files_with_an_image_suffix_in_any_case_are_images(put):
-    counted = [f"x.{suffix}" for suffix in (*SUFFIXES, "y z.png")]
+def test_visible_files_with_the_suffix_or_else_the_signature_of_an_image_are_images(put):
+    counted = [*(f"x.{suffix}" for suffix in (*SUFFIXES, "y z.png")), *SIGNED]
+    put("notes", "a.unknown", data=b"text")
     assert names(open_source(put(*counted, *HIDDEN, *OTHERS))) == sorted(counted)
 
 
+def test_first_bytes_are_read_only_if_the_suffix_tells_nothing(put, monkeypatch):
+    root, opened = put("a.png", "b.heic", "c.json", "d.foo", "e", ".f", "__MACOSX/g"), []
+    monkeypatch.setattr(
+        "genpr.images.folder.open_regular", lambda path: opened.append(path.name) or open_regular(path)
+    )
+    open_source(root)
+    assert sorted(opened) == ["d.foo", "e"]
+
+
+def test_files_passed_over_are_counted_by_suffix(put):
+    root = put("a.png", "b.TXT", "c/d.txt", "e.json", ".hidden", "c/.x.png", ".git/objects.png", "__MACOSX/x")
+    put("readme", data=b"text")
+    (root / "link").symlink_to(root / "c", target_is_directory=True)
+    source = open_source(root)
+    assert source.passed_over == {"hidden": 3, ".txt": 2, ".json": 1, "link": 1, "none": 1}
+    assert subset(source, 1, seed=0).passed_over == source.passed_over
+
+
+def test_rare_suffixes_are_counted_together(put):
+    root = put("a.png", *(f"{index}.x{index}" for index in range(30)), data=b"text")
+    (root / ("long" + ".s" * 100)).write_bytes(b"text")
+    counts = open_source(root).passed_over
+    assert (len(counts), counts["other"], sum(counts.values())) == (21, 11, 31)
+
+
 def test_error_of_a_folder_without_images_lists_its_suffixes(put):
-    error = raised(DataError, open_source, put("a.txt", "b.txt", "c/d.NPY", "noext"))
+    error = raised(DataError, open_source, put("a.txt", "b.txt", "c/d.NPY", "noext", data=b"text"))
     assert error.code == "no-images"
     assert ".txt (2), .npy (1), none (1)" in str(error)
 

@@ -41,8 +41,9 @@ def test_label_of_a_sample_is_its_class(make_tar):
         ("0.png 0.cls=1 1.png 0.png", ["1", None, None]),
         ("0.png 1.png 0.mask.png 1.cls=5 0.cls=7", ["7", "7", "5"]),
         ("0.png 0.cls=1 0.v2.cls=1", ["1"]),
+        ("0 0.cls=1 1.heic 1.cls=2 0.unknown 0.cls=3", ["1", "3", "2"]),
     ],
-    ids=["joined", "label-first", "other-members", "unlabeled", "apart", "equal"],
+    ids=["joined", "label-first", "other-members", "unlabeled", "apart", "equal", "other-suffixes"],
 )
 def test_label_of_a_repeated_key_is_the_one_beside_the_image(make_tar, members, expected):
     assert labels_of(make_tar(members_of(members))) == expected
@@ -50,7 +51,7 @@ def test_label_of_a_repeated_key_is_the_one_beside_the_image(make_tar, members, 
 
 def members_of(text) -> list[tuple[str, bytes]]:
     pairs = (member.partition("=") for member in text.split())
-    return [(name, PNG if name.endswith(".png") else label.encode()) for name, _, label in pairs]
+    return [(name, label.encode() or PNG) for name, _, label in pairs]
 
 
 @pytest.mark.parametrize(

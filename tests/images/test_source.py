@@ -4,7 +4,6 @@ import itertools
 import subprocess
 import sys
 from pathlib import Path
-from unittest import TestCase
 
 import numpy as np
 import pytest
@@ -31,17 +30,19 @@ def test_missing_path_is_a_usage_error(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "data", "what"),
     [
-        ("x.png", "a single image"),
-        ("x.TIFF", "a single image"),
-        ("x.dat", "unknown kind (.dat)"),
-        ("x", "no suffix"),
-        ("x.tar.gz", "gzip -d"),
+        ("x.png", b"", "a single image"),
+        ("x.TIFF", b"", "a single image"),
+        ("x.heic", b"", "a single image"),
+        ("x.dat", encode(SMALL), "a single image"),
+        ("x.dat", b"text", "unknown kind (.dat)"),
+        ("x", b"text", "no suffix"),
+        ("x.tar.gz", b"", "gzip -d"),
     ],
 )
-def test_error_of_an_unsupported_file_lists_accepted_kinds(tmp_path, name, what):
-    (tmp_path / name).write_bytes(encode(SMALL))
+def test_error_of_an_unsupported_file_lists_accepted_kinds(tmp_path, name, data, what):
+    (tmp_path / name).write_bytes(data)
     error = raised(UsageError, open_source, tmp_path / name)
     assert error.code == "source-kind"
     assert what in str(error)
@@ -136,7 +137,7 @@ def test_subset_of_a_source_without_length_is_its_first_images():
 # Files that are left out -------------------------------------------------------------------------------------
 
 
-def test_other_files_are_logged_and_ignored(tmp_path, make_zip, make_tar):
+def test_other_files_are_counted(tmp_path, make_zip, make_tar):
     members = dict.fromkeys(
         ["a.png", *(f"{index:02d}.txt" for index in range(21)), "\x1b[31mevil\nname"], b""
     )
@@ -144,11 +145,10 @@ def test_other_files_are_logged_and_ignored(tmp_path, make_zip, make_tar):
     folder.mkdir()
     for name in (*members, ".hidden"):
         (folder / name).touch()
-    for path in (folder, make_zip(members), make_tar(members)):
-        with TestCase().assertLogs("genpr", "INFO") as logged:
-            assert len(open_source(path)) == 1
-        (record,) = logged.records
-        assert record.getMessage() == f"{path}: 22 other files are left out: .txt (21), none (1)"
+    for path in (folder, make_zip(members | {".hidden": b""}), make_tar(members | {".hidden": b""})):
+        source = open_source(path)
+        assert len(source) == 1
+        assert source.passed_over == {".txt": 21, "hidden": 1, "none": 1}
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar", "parquet"])
