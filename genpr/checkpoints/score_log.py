@@ -247,6 +247,7 @@ def scored_record(
         "real": result.real.content,
         "n_real": result.real.n,
         "n_fake": result.fake.n,
+        "passed_over": dict(result.fake.passed_over),
         "max_images": result.max_images,
         "seed": result.seed,
         "recipe": recipe,

@@ -21,7 +21,21 @@ _ACCEPTED: tuple[tuple[bytes, str], ...] = (
     (b"MM\0*", "TIFF"),
 )
 READABLE_SUFFIXES = (
-    *(".apng", ".avif", ".avifs", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pbm", ".pfm", ".pgm"),
+    *(
+        ".apng",
+        ".avif",
+        ".avifs",
+        ".bmp",
+        ".gif",
+        ".jfif",
+        ".jpe",
+        ".jpeg",
+        ".jpg",
+        ".mpo",
+        ".pbm",
+        ".pfm",
+        ".pgm",
+    ),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 _CAMERA_RAW = "camera raw"

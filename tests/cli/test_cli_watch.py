@@ -43,6 +43,14 @@ def test_scores_are_lines_on_stderr_and_the_table_is_on_stdout(genpr, run):
     assert json.loads((run / "best.json").read_text())["name"] == "epoch_2.npy"
 
 
+def test_line_has_the_number_of_files_passed_over(genpr, folders):
+    run = folders[0].parent / "run"
+    run.mkdir()
+    (folders[1].rename(run / "epoch_1") / "index.json").touch()
+    assert genpr("watch", folders[0], run, *NOW, "--extractor", "pixels")[0] == 0
+    assert lines(run)[0]["passed_over"] == {".json": 1}
+
+
 def test_values_equal_those_of_score(genpr, run):
     options = ("--k", "4", "--seed", "3", "--max-images", "30")
     genpr("watch", "real.npy", "run", *NOW, *options)
