@@ -275,10 +275,6 @@ def _png(image: Image) -> bytes:
 
 def _refuse_other(path: Path, content: bytes | None) -> None:
     """Refuse a file that exists with another content."""
-    is_same = content is not None and path.is_file() and path.stat().st_size == len(content)
-    if is_same:
-        with path.open("rb") as file:
-            is_same = file.read() == content
-    if path.exists() and not is_same:
+    if path.exists() and (content is None or not path.is_file() or path.read_bytes() != content):
         text = f"{path} exists and is not part of this demo; choose an empty folder"
         raise UsageError(text, code="folder-not-empty", path=str(path))
