@@ -105,9 +105,8 @@ class ScoreLog:
     def check(self, facts: Record) -> None:
         """Refuse scores that would not be comparable with those in the log ("other-recipe"), as far as `facts` tell."""
         if self.records and (differing := differences(self.records[-1], facts)):
-            names = ", ".join(dict.fromkeys(each.removeprefix("recipe.") for each in differing))
             raise UsageError(
-                f"the scores in {self.path} were computed differently ({names}); write to a file in another "
+                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
                 "folder (--log), or use the same options, reals and generator",
                 code="other-recipe",
                 path=str(self.path),

@@ -475,7 +475,7 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
         with raising(UsageError, "other-recipe", name):  # before anything is scored
             watch(settle=0, evaluator=other)
     (folder / "c.npy").unlink()
-    with raising(UsageError, "other-recipe", "(k)"):  # also if nothing is new
+    with raising(UsageError, "other-recipe", "recipe.k"):  # also if nothing is new
         watch(settle=0, evaluator=genpr.Evaluator(real, k=4, control=False))
     assert len(lines(folder)) == 2
 
