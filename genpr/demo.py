@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -249,32 +248,18 @@ def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
 
 
 def save_sets(sets: Sequence[DemoSet], folder: str | Path) -> None:
-    """Write each set as PNG files to `folder`/NAME, and `overview.png`. Folders with other files or images are refused."""
+    """Write each set as PNG files to `folder`/NAME. Folders with other files, which would be scored too, are refused."""
     from torchvision.transforms.functional import to_pil_image
 
-    files = {Path(folder, "overview.png"): contact_sheet(sets)}
-    for shown in sets:
-        place = Path(folder, shown.name)
-        files |= {place / f"{i:04d}.png": to_pil_image(pixels) for i, pixels in enumerate(shown.images)}
-    encoded = {path: _png(image) for path, image in files.items()}
     with report_write_errors(Path(folder)):
-        for place in {path.parent for path in encoded if path.parent != Path(folder)}:
-            for path in sorted(place.iterdir()) if place.is_dir() else ():
-                _refuse_other(path, encoded.get(path))
-        _refuse_other(Path(folder, "overview.png"), encoded[Path(folder, "overview.png")])
-        for path, content in encoded.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-
-
-def _png(image: Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)  # fast rather than small
-    return buffer.getvalue()
-
-
-def _refuse_other(path: Path, content: bytes | None) -> None:
-    """Refuse a file that exists with another content."""
-    if path.exists() and (content is None or not path.is_file() or path.read_bytes() != content):
-        text = f"{path} exists and is not part of this demo; choose an empty folder"
-        raise UsageError(text, code="folder-not-empty", path=str(path))
+        for shown in sets:
+            path, names = Path(folder, shown.name), [f"{i:04d}.png" for i in range(len(shown.images))]
+            path.mkdir(parents=True, exist_ok=True)
+            if unexpected := sorted({entry.name for entry in path.iterdir()} - {*names}):
+                raise UsageError(
+                    f"{path} contains files that are not part of the demo, such as {unexpected[0]}; choose an empty folder",
+                    code="folder-not-empty",
+                    path=str(path),
+                )
+            for name, pixels in zip(names, shown.images, strict=True):
+                to_pil_image(pixels).save(path / name, compress_level=1)  # fast rather than small

@@ -45,7 +45,7 @@ def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOut
     The table shows which metric detects which failure. Nothing is downloaded.
     """
     EmbedOptions(device=device)  # checks it
-    from genpr.demo import build_demo, save_sets
+    from genpr.demo import build_demo, contact_sheet, save_sets
     from genpr.evaluation.evaluator import Evaluator
     from genpr.report.score_tables import comparison_table
 
@@ -53,6 +53,7 @@ def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOut
     more = "Write the images to folders: genpr demo --out genpr-demo"
     if out is not None:
         save_sets(sets, out)
+        contact_sheet(sets).save(out / "overview.png")
         print_stderr(f"wrote {len(sets)} folders of images and {out / 'overview.png'}")
         more = printable(f"Next: genpr score {out}/real {out}/blurred --extractor gabor")
     with progress_bars(quiet=output.quiet) as progress:
