@@ -17,20 +17,19 @@ import re
 import stat
 import tempfile
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from genpr.errors import DataError, GenprError, ResourceError, UsageError
+from genpr.errors import DataError, ResourceError, UsageError
 from genpr.memory import fits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKSUM = "genpr.sha256"
-FEATURE_FORMAT = "genpr.features/1"
 _PART_BYTES = 2**24
 _MAX_NAME_BYTES = 200  # of the name in a temporary name, of the usual 255
 _MAX_SHOWN = 100
@@ -158,73 +157,12 @@ def check_writable(path: Path) -> None:
         raise UsageError(text, code="unwritable", path=str(path.parent))
 
 
-def check_output(
-    path: Path,
-    suffix: str,
-    is_own: Callable[[Path], bool],
-    *,
-    inputs: Iterable[str | os.PathLike[str]] = (),
-    overwrite: bool = False,
-) -> None:
-    """Refuse an output that would replace an input or a file that genpr did not write, before its content is computed.
-
-    `is_own` tells whether an existing file may be replaced; `overwrite` allows it for any file that is not an input.
-    """
-    if path.is_symlink():
-        text = f"{path} is a link to {path.readlink()}; give the path of the file itself"
-        raise UsageError(text, code="output-link", path=str(path))
+def check_feature_file(path: Path) -> None:
+    """Refuse a path that cannot be written as a feature file, before images are embedded."""
+    if path.suffix.lower() != ".safetensors":
+        text = f"{path} must end in .safetensors, the only format for features"
+        raise UsageError(text, code="output-suffix")
     check_writable(path)
-    if path.suffix.lower() != suffix:
-        raise UsageError(f"{path} must end in {suffix}, the only supported format", code="output-suffix")
-    check_apart(path, inputs)
-    if overwrite or not path.exists():
-        return
-    is_protected = not path.stat().st_mode & 0o222  # root could write to it
-    if is_protected or not is_own(path):
-        reason = "is read-only" if is_protected else "was not written by the same command of genpr"
-        text = f"{path} exists and {reason}, so it is not replaced; write to another file, or use --overwrite"
-        raise UsageError(text, code="output-exists", path=str(path))
-
-
-def check_feature_file(
-    path: Path,
-    source: str | None = None,
-    *,
-    inputs: Iterable[str | os.PathLike[str]] = (),
-    overwrite: bool = False,
-) -> None:
-    """Refuse a path that cannot be written as a feature file, or that has something else than features of `source`."""
-
-    def is_own(path: Path) -> bool:
-        try:
-            metadata = read_header(path)[0]
-        except GenprError:
-            return False
-        return metadata.get("format") == FEATURE_FORMAT and source in {None, json.loads(metadata["source"])}
-
-    check_output(path, ".safetensors", is_own, inputs=inputs, overwrite=overwrite)
-
-
-def never(_path: Path) -> bool:
-    """No existing file is replaced."""
-    return False
-
-
-def check_apart(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Refuse an output that is one of the inputs, or is in a folder that is one of them."""
-    resolved = Path(os.path.realpath(path))
-    places = [place for place in (resolved, *resolved.parents) if place.exists()]
-    for given in filter(Path.exists, map(Path, inputs)):
-        if any(given.samefile(place) for place in places):
-            relation = "is in" if given.is_dir() else "is"
-            text = f"the output {path} {relation} {given}, which is an input; write to another place"
-            raise UsageError(text, code="output-is-input", path=str(path))
-
-
-def head_of(path: Path) -> bytes:
-    """The first 2,048 bytes of a file, in which genpr recognizes its own pages and tables."""
-    with open_regular(path) as file:
-        return file.read(2048)
 
 
 @contextmanager

@@ -274,15 +274,6 @@ class CheckpointImages(CountedBatches):
         return self.n
 
     @property
-    def planned(self) -> dict[str, object]:
-        """The part of `drawn_by` that the options determine."""
-        chosen = self._options
-        of_range = checked_range(chosen.image_range)
-        setting = _NO_TRUNCATION[1] if self.setting is None else self.setting
-        facts = {"n": self.n, "seed": chosen.seed, "axis": chosen.axis, "batch_size": chosen.batch_size}
-        return {**facts, "image_range": of_range and list(of_range), "setting": setting}
-
-    @property
     def name(self) -> str:
         """The name of the checkpoint."""
         return Path(self.checkpoint).name

@@ -30,7 +30,6 @@ from genpr.storage import (
 )
 
 if TYPE_CHECKING:
-    from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
 
 SCHEMA = 1
@@ -40,7 +39,6 @@ _CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
 # If these differ, the settings hash may differ too, since it records how a metric treats few images.
 _MAY_DIFFER = ("n_fake", "undefined")
 _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_images", "seed")
-_NOT_COMPARED = ("genpr", "metrics", "intervals", "control")
 _PER_CHECKPOINT = ("checkpoint", "weights")
 
 Record = Mapping[str, Any]
@@ -102,16 +100,6 @@ class ScoreLog:
         value = self._criterion.value_in(record["metrics"])
         return value if value is not None and math.isfinite(value) else None
 
-    def check(self, facts: Record) -> None:
-        """Refuse scores that would not be comparable with those in the log ("other-recipe"), as far as `facts` tell."""
-        if self.records and (differing := differences(self.records[-1], facts)):
-            raise UsageError(
-                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
-                "folder (--log), or use the same options, reals and generator",
-                code="other-recipe",
-                path=str(self.path),
-            )
-
     def append(self, record: Record, *, whole: str | None = None) -> None:
         """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
 
@@ -119,7 +107,13 @@ class ScoreLog:
             UsageError: The score is not comparable with those before it ("other-recipe").
             ResourceError: The folder cannot be written.
         """
-        self.check(record)
+        if self.records and (differing := differences(self.records[-1], record)):
+            raise UsageError(
+                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
+                "folder (--log), or use the same options, reals and generator",
+                code="other-recipe",
+                path=str(self.path),
+            )
         if whole is not None:
             path = self.path.parent / RESULTS / f"{record['name']}.json"
             with report_write_errors(path):
@@ -182,37 +176,17 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
 
 
 def differences(before: Record, after: Record) -> list[str]:
-    """The names of facts that must be equal for two scores in one log, but differ; `after` may lack some."""
+    """The names of facts that must be equal for two scores in one log, but differ."""
     old, new = _comparable(before), _comparable(after)
-    if any(before.get(key) != after.get(key) for key in _MAY_DIFFER):
-        old["fingerprint"] = new["fingerprint"] = None
-    known = {**new, **old} if "listing" in after else new
-    return [key for key in known if new.get(key) != old.get(key)]
+    if any(before.get(key) != after[key] for key in _MAY_DIFFER):
+        del old["fingerprint"], new["fingerprint"]
+    return [key for key in {**new, **old} if new.get(key) != old.get(key)]
 
 
 def _comparable(record: Record) -> dict[str, Any]:
-    """Facts that must be equal, with those of the options and of a generator as separate entries."""
-    facts = {key: record.get(key) for key in _COMPARABLE if key in record or "listing" in record}
-    for group in ("recipe", "generator"):
-        found = record.get(group) or {}
-        found = identity_of(found) if group == "generator" else found
-        facts |= {f"{group}.{key}": value for key, value in found.items()}
-    return facts
-
-
-def identity_of(drawn_by: Record) -> dict[str, Any]:
-    """The facts of a generator that must be equal: the hash of its code, or else its name, in which a path may be written."""
-    return {key: value for key, value in drawn_by.items() if key != "name" or drawn_by.get("code") is None}
-
-
-def facts_of(evaluator: Evaluator) -> dict[str, Any]:
-    """What is known of all records of an evaluator before one of them."""
-    recipe = evaluator.recipe
-    kept = {key: recipe[key] for key in ("protocol", "max_images", "seed")}
-    others = {key: value for key, value in recipe.items() if key not in {*kept, *_NOT_COMPARED}}
-    requested = sorted(evaluator.metrics)
-    facts = {**kept, "requested": requested, "n_real": evaluator.n_real, "recipe": others}
-    return dict(parse_json(json.dumps(facts)))  # as it is read back
+    """Facts that must be equal, with those of a generator as separate entries."""
+    facts = {f"generator.{key}": value for key, value in (record.get("generator") or {}).items()}
+    return {key: record.get(key) for key in _COMPARABLE} | facts
 
 
 def scored_record(
@@ -220,7 +194,6 @@ def scored_record(
     listing: str,
     result: Result,
     *,
-    recipe: Mapping[str, Any] | None = None,
     drawn_by: Mapping[str, Any] | None = None,
     seconds: float,
     timestamp: float,
@@ -249,7 +222,6 @@ def scored_record(
         "passed_over": dict(result.fake.passed_over),
         "max_images": result.max_images,
         "seed": result.seed,
-        "recipe": recipe,
         "generator": drawn_by and {key: drawn_by[key] for key in drawn_by if key not in _PER_CHECKPOINT},
         "checkpoint": checkpoint,
         "extractor": None if result.extractor is None else result.extractor.name,

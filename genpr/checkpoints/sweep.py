@@ -21,7 +21,6 @@ from genpr.checkpoints.criterion import Point, number_of, pareto_front
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
-from genpr.checkpoints.score_log import identity_of
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, GenprError, UsageError
 from genpr.evaluation.compare import compare
@@ -32,8 +31,7 @@ from genpr.images.datasets import CountedBatches
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import (
-    check_apart,
-    check_output,
+    check_writable,
     exclusive_lock,
     open_regular,
     remove_temporaries,
@@ -41,7 +39,6 @@ from genpr.storage import (
     report_write_errors,
 )
 
-_LOCK = ".lock"
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 
 SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
@@ -152,25 +149,19 @@ def warnings_of(result: Result) -> list[str]:
 class SweepFolder:
     """Finished points of one sweep, each with a key of everything that determines it."""
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        self.path, self._overwrite = path, overwrite
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._points = path / "points"
-
-    def check(self, inputs: Iterable[str] = ()) -> None:
-        """Refuse a folder that is in an input, or in which files would be replaced that no sweep wrote."""
-        check_apart(self.path, inputs)
-        is_own = (self._points / _LOCK).exists()
-        for path in (self.path / name for name in SWEEP_FILES) if self.path.is_dir() else ():
-            check_output(path, path.suffix, lambda _path: is_own, overwrite=self._overwrite)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder against other sweeps, and remove the temporary files of an interrupted one."""
-        self.check()
         with report_write_errors(self.path):
             self._points.mkdir(parents=True, exist_ok=True)
+        for name in SWEEP_FILES:
+            check_writable(self.path / name)
         busy = f"another sweep is running in {self.path}; wait for it, or choose another folder"
-        with exclusive_lock(self._points / _LOCK, busy=busy):
+        with exclusive_lock(self._points / ".lock", busy=busy):
             with report_write_errors(self.path):
                 remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
                 remove_temporaries(self._points, r".+\.json")
@@ -209,7 +200,7 @@ def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> 
     if isinstance(source, str | os.PathLike):
         fakes: dict[str, object] = {"source": str(source), "listing": listing_of(Path(source))}
     elif isinstance(source, CountedBatches) and source.drawn_by is not None:
-        fakes = identity_of(source.drawn_by)
+        fakes = dict(source.drawn_by)
     else:
         return None
     recipe = {f"recipe.{name}": value for name, value in evaluator.recipe.items()}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.options import WatchOptions
-from genpr.checkpoints.score_log import Record, ScoreLog, facts_of, scored_record
+from genpr.checkpoints.score_log import Record, ScoreLog, scored_record
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
@@ -99,7 +99,7 @@ class Watcher:
         sleep: Waits for a number of seconds.
 
     Raises:
-        UsageError: `folder` does not exist, or the log has scores of other options ("other-recipe").
+        UsageError: `folder` does not exist.
     """
 
     def __init__(
@@ -122,8 +122,6 @@ class Watcher:
         self._ignored = {os.path.realpath(path) for path in (*self._options.ignored, *log.paths)}
         self._on_message, self._on_record = on_message, on_record
         self._clock, self._sleep = clock, sleep
-        self._facts = facts_of(evaluator)
-        log.check(self._facts)
         self._scored = {record["name"] for record in log.records}
         self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
@@ -207,14 +205,12 @@ class Watcher:
     def _score(self, pending: PendingSource) -> bool:
         """Score a source. Returns whether it has a record or was removed, so that no retry is needed."""
         started = time.perf_counter()
-        if isinstance(pending.source, CountedBatches) and pending.source.planned is not None:
-            self._log.check({"generator": pending.source.planned})
         try:
             result = self._evaluator.score(pending.source, cache=False)  # samples are rarely scored twice
-        except (DataError, UsageError, ResourceError) as error:
+        except (DataError, UsageError) as error:
             if not pending.path.exists():
                 return True  # removed meanwhile
-            if not isinstance(error, DataError) and error.code != "oom":  # others may need less memory
+            if isinstance(error, UsageError):
                 raise
             if pending.name not in self._failed:
                 self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
@@ -230,13 +226,7 @@ class Watcher:
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
         record = scored_record(
-            pending.name,
-            pending.listing,
-            result,
-            recipe=self._facts["recipe"],
-            drawn_by=drawn_by,
-            seconds=seconds,
-            timestamp=time.time(),
+            pending.name, pending.listing, result, drawn_by=drawn_by, seconds=seconds, timestamp=time.time()
         )
         self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
         self._on_record(record, result)

@@ -12,7 +12,7 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import FileOutput, inputs_of_command
+from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, printable
 from genpr.evaluation.options import EXTRACTOR
 from genpr.features.options import EmbedOptions, option
@@ -41,8 +41,8 @@ class FeatureFlags(EmbedOptions):
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(FeatureFlags)
 @follow_symlinks
-@option_group(FileOutput, "output")
-def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput) -> None:
+@option_group(TextOutput, "output")
+def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
     The file records extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
@@ -53,8 +53,7 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     genpr score 'real_*.safetensors' 'fake_*.safetensors'  reads all shards
     genpr features 'real_*.safetensors' real.safetensors   joins them
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    inputs = inputs_of_command()
-    check_feature_file(out, inputs=inputs, overwrite=output.overwrite)
+    check_feature_file(out)
     check_sources(source)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.diagnostics import decoding_notices
@@ -75,14 +74,12 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
             isinstance(opened, FeatureSet) and expand(source) is None
         ):  # several files that a pattern names are joined
             raise UsageError(f"{source} already holds features", code="already-features", path=source)
-        name = opened.origin or opened.source if isinstance(opened, FeatureSet) else opened.source.name
-        check_feature_file(out, name, overwrite=output.overwrite)
         if not isinstance(opened, FeatureSet) or extractor is not None:
             extractor = canonical_name(extractor or find_protocol("genpr").extractor)
         features = features_for_file(opened, extractor, Embedder(replace(options, progress=bars)), shard)
     if not rank_zero_only():
         return
-    save_features(out, features, overwrite=output.overwrite)
+    save_features(out, features)
     n, dim = features.features.shape
     place, skipped = features.shard, len(features.skipped)
     if output.as_json:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import JSON_HELP, print_stderr, print_stdout, progress_bars, show_notices
-from genpr.cli.grouped import SOURCE
 from genpr.errors import similar, some
 from genpr.features.options import option
 
@@ -73,66 +72,18 @@ class TextOutput:
             print_stderr(text)
 
 
-_OUTPUTS = {"html", "table", "out", "log", "cache_dir"}
-
-
-def inputs_of_command() -> list[str]:
-    """The existing paths among the arguments and options of this command, but for its outputs."""
-    from genpr.images.paths import expand
-
-    context, found = click.get_current_context(), list[str]()
-    for parameter in context.command.params:
-        if parameter.name in _OUTPUTS or parameter.name not in context.params:
-            continue
-        is_source = (
-            isinstance(parameter, click.Argument)
-            or isinstance(parameter.type, click.Path)
-            or parameter.type is SOURCE
-        )
-        waiting = [context.params[parameter.name]]
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, tuple | list):
-                waiting += value
-            elif isinstance(value, Path):
-                found.append(str(value))
-            elif isinstance(value, str) and (
-                is_source or Path(value).is_file()
-            ):  # a name may be that of a folder, too
-                found += map(str, (is_source and not Path(value).exists() and expand(value)) or [value])
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
-class FileOutput(TextOutput):
-    """The same, and whether files are replaced."""
-
-    overwrite: bool = option(
-        False,
-        "Replace existing files, also those that genpr did not write. An input is never replaced.",
-        group="output",
-    )
-
-    def check_new(self, path: Path) -> None:
-        """Refuse an .npz file that exists or cannot be written, before anything is computed."""
-        from genpr.storage import check_output, never
-
-        check_output(path, ".npz", never, inputs=inputs_of_command(), overwrite=self.overwrite)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageOutput(FileOutput):
+class PageOutput(TextOutput):
     """The same, and an HTML page."""
 
     html: Path | None = option(None, "Also write a self-contained HTML page.", **FILE)
 
     def check_place(self) -> None:
-        """Refuse a page that would replace something else, before anything is computed."""
+        """Refuse a page that cannot be written, before anything is computed."""
         if self.html is not None:
-            from genpr.report.files import is_page
-            from genpr.storage import check_output
+            from genpr.storage import check_writable
 
-            check_output(self.html, ".html", is_page, inputs=inputs_of_command(), overwrite=self.overwrite)
+            check_writable(self.html)
 
     def check_several(self, count: int, what: str) -> None:
         """The same for a page that compares several results."""
@@ -208,10 +159,9 @@ class ScoreOutput(PageOutput):
                 if wrong:
                     raise click.UsageError(f"--fail-{direction} {metric}=...: {wrong}")
         if self.table is not None:
-            from genpr.report.files import is_table
-            from genpr.storage import check_output
+            from genpr.report.files import check_table
 
-            check_output(self.table, ".csv", is_table, inputs=inputs_of_command(), overwrite=self.overwrite)
+            check_table(self.table)
         self.check_place()
 
     def write_table(self, write: Callable[[Path], int]) -> None:

@@ -196,7 +196,7 @@ def _write_files(
     if evidence is None:
         output.write_page(partial(html_report, result, classes=by_class))
         return
-    output.write_table(partial(write_samples, scores=evidence, overwrite=output.overwrite))
+    output.write_table(partial(write_samples, scores=evidence))
     with progress_bars(quiet=output.quiet) as progress:
         how: dict[str, Any] = {"policy": options.decoding, "device": result.device, "progress": progress}
         classes = {name: getattr(labels, name) for name in ("real_labels", "fake_labels") if labels.per_class}

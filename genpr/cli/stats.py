@@ -11,7 +11,7 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import FileOutput
+from genpr.cli.output import TextOutput
 from genpr.errors import printable
 from genpr.evaluation.options import StatisticsOptions
 
@@ -21,8 +21,8 @@ from genpr.evaluation.options import StatisticsOptions
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(StatisticsOptions)
 @follow_symlinks
-@option_group(FileOutput, "output")
-def command(source: str, out: Path, *, options: StatisticsOptions, output: FileOutput) -> None:
+@option_group(TextOutput, "output")
+def command(source: str, out: Path, *, options: StatisticsOptions, output: TextOutput) -> None:
     """Write mean and covariance of the features of the images in SOURCE to OUT (.npz), for Fréchet distances.
 
     SOURCE contains images or features, as for `genpr features`, or statistics of another tool, such as EDM2's .pkl, which is
@@ -34,7 +34,9 @@ def command(source: str, out: Path, *, options: StatisticsOptions, output: FileO
     genpr score train256.npz samples/ --metrics fid,sfid,is
     genpr stats img512.pkl img512.npz
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    output.check_new(out)
+    from genpr.images.pack import check_output
+
+    check_output(out)
     check_sources(source)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.write_statistics import compute_statistics, save_statistics

@@ -21,7 +21,7 @@ from genpr.cli.options import (
     option_group,
     score_options,
 )
-from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib, inputs_of_command
+from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
 
@@ -117,9 +117,7 @@ def command(
     from genpr.evaluation.evaluator import Evaluator
 
     objective = Objective(flags.maximize, dict(flags.at_least))
-    folder = None if flags.out is None else SweepFolder(flags.out, overwrite=output.overwrite)
-    if folder is not None:
-        folder.check(inputs_of_command())
+    folder = None if flags.out is None else SweepFolder(flags.out)
     report = None if output.quiet else partial(_print_setting, flags.varied)
     axis, drawn, sampler = flags.varied, {}, None
     with progress_bars(quiet=output.quiet) as progress:

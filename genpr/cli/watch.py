@@ -90,11 +90,8 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     flags.check()
     if flags.generator is not None:
         refuse_given({"done_file"}, "is for folders of samples, but --generator draws from checkpoint files")
-    from genpr.checkpoints.score_log import ScoreLog, facts_of
-    from genpr.storage import check_apart
+    from genpr.checkpoints.score_log import ScoreLog
 
-    if flags.log is not None:
-        check_apart(flags.log, [real] if folder != Path(real) else [])
     with ScoreLog(flags.log or folder / "genpr.jsonl", by=flags.by) as log:
         try:
             with progress_bars(quiet=output.quiet) as bars:
@@ -104,9 +101,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
                 evaluator = Evaluator.from_options(real, replace(options, progress=bars))
                 source_of: SourceOf = samples_at
                 if flags.generator is not None:
-                    images_of = flags.images_of(evaluator, options)
-                    log.check({**facts_of(evaluator), "generator": images_of(folder).planned})
-                    source_of = checkpoints_at(images_of, pattern=flags.pattern)
+                    source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
                 watched = replace(flags, ignored=[Path(real)])
                 watcher = Watcher(
                     evaluator,

@@ -38,10 +38,11 @@ from genpr.features.statistics import (
     covariance_key,
     provenance_of,
 )
+from genpr.images.pack import check_output
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import Gaussian
 from genpr.notices import Notice
-from genpr.storage import atomic_path, check_output, never, report_write_errors
+from genpr.storage import atomic_path, report_write_errors
 from genpr.validation import entry_point
 
 _MAIN, _SPATIAL = "mu", "mu_s"
@@ -77,7 +78,7 @@ def reference_statistics(
     """
     path = None if out is None else Path(out)
     if path is not None:
-        check_output(path, ".npz", never)
+        check_output(path)
     found, _ = compute_statistics(source, StatisticsOptions(**options))
     if path is not None and rank_zero_only():
         save_statistics(path, found)

@@ -26,7 +26,6 @@ from genpr.limits import parse_json
 from genpr.memory import empty_rows, fits, float_rows, part_of
 from genpr.notices import Notice
 from genpr.storage import (
-    FEATURE_FORMAT,
     check_feature_file,
     from_dict,
     load_tensors,
@@ -34,6 +33,7 @@ from genpr.storage import (
     save_tensors,
 )
 
+_FORMAT = "genpr.features/1"
 _SHOWN = 5
 _EMBED_AGAIN = "embed all shards again with the same source and options"
 _COMMON = 0.9  # share of one size from which on it is that of the set
@@ -148,13 +148,10 @@ class FeatureSet:
         return [replace(self, features=layer, extractor=part) for layer, part in pairs]
 
 
-def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwrite: bool = False) -> None:
-    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule.
-
-    An existing file is replaced if it has features of the same source, or with `overwrite`; else it is an error ("output-exists").
-    """
+def save_features(path: str | os.PathLike[str], features: FeatureSet) -> None:
+    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule."""
     path = Path(path)
-    check_feature_file(path, features.origin or features.source, overwrite=overwrite)
+    check_feature_file(path)
     tensors = {"features": features.features}
     if features.names:
         tensors["names"] = _pack_names(features.names)
@@ -174,7 +171,7 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
         sizes = [[*size, count] for size, count in sorted(features.sizes.items())]
         tensors["sizes"] = torch.tensor(sizes, dtype=torch.int64).view(-1, 3)
     metadata = {name: json.dumps(value) for name, value in record.items()}
-    save_tensors(path, tensors, {"format": FEATURE_FORMAT, **metadata})
+    save_tensors(path, tensors, {"format": _FORMAT, **metadata})
 
 
 def _pack_names(names: tuple[str, ...]) -> Tensor:
@@ -191,7 +188,7 @@ def load_features(path: str | os.PathLike[str]) -> FeatureSet:
     path = Path(path)
     if path.suffix.lower() != ".safetensors":
         return FeatureSet(_load_array(path), source=str(path))
-    is_own = read_header(path)[0].get("format") == FEATURE_FORMAT
+    is_own = read_header(path)[0].get("format") == _FORMAT
     tensors, metadata = load_tensors(path, require_checksum=False)
     if not is_own:
         return FeatureSet(_only_matrix(tensors, path), source=str(path))
@@ -307,7 +304,7 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
 def _read_head(path: Path) -> FeatureSet:
     """The record of a file, with features on the device "meta", which are not read."""
     metadata, shapes = read_header(path) if path.suffix.lower() == ".safetensors" else ({}, {})
-    if metadata.get("format") != FEATURE_FORMAT:
+    if metadata.get("format") != _FORMAT:
         return FeatureSet(torch.empty(0, 0, device="meta"), source=str(path))
     return _parse({"features": torch.empty(shapes.get("features", ()), device="meta")}, metadata, path)
 

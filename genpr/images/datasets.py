@@ -51,11 +51,6 @@ class CountedBatches(Iterable[object]):
         return ()
 
     @property
-    def planned(self) -> Mapping[str, object] | None:
-        """The part of `drawn_by` that is known before a batch is read; None if none is."""
-        return None
-
-    @property
     def drawn_by(self) -> Mapping[str, object] | None:
         """Description of the generator, as plain JSON types, after all batches were read; None if unknown."""
         return None

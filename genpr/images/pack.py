@@ -8,6 +8,7 @@ know it, the file is copied once with the correct number.
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import zipfile
 from collections import Counter, deque
@@ -20,12 +21,12 @@ from typing import IO
 
 from numpy.lib import format as npy
 
-from genpr.errors import BadImagesError, DataError, ImageError
+from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, report_write_errors
+from genpr.storage import atomic_path, check_writable, report_write_errors
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -43,6 +44,16 @@ class Packed:
     flags: Mapping[str, int]
 
 
+def check_output(path: Path) -> None:
+    """Refuse a path that exists or cannot be written, before anything is read."""
+    if path.suffix.lower() != ".npz":
+        raise UsageError(f"{path} must end in .npz, the only supported format", code="output-suffix")
+    check_writable(path)
+    if os.path.lexists(path):
+        text = f"{path} exists; remove it, or write to another file"
+        raise UsageError(text, code="output-exists", path=str(path))
+
+
 def pack_source(
     source: ImageSource,
     path: Path,
@@ -51,7 +62,7 @@ def pack_source(
     policy: DecodePolicy,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
-    """Write the images of a source in order to `path`, which is replaced atomically (see `genpr.storage.check_output`).
+    """Write the images of a source in order to `path`, which is replaced atomically (see `check_output`).
 
     `progress` is called with the number of images done and the total (None if unknown).
     """

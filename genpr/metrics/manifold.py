@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genpr.errors import DataError, GenprError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
 from genpr.metrics.f_beta import f_beta
@@ -32,7 +32,7 @@ from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import resolve_device
-from genpr.storage import check_output, load_tensors, read_header, save_tensors
+from genpr.storage import load_tensors, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -153,13 +153,11 @@ class KNNManifold:
         return self.side.points.in_same_frame(checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write features and radii to `path` (safetensors with a checksum inside). Another manifold is replaced.
+        """Write features and radii to `path` (safetensors with a checksum inside).
 
         Raises:
-            UsageError: The file exists and is something else ("output-exists"), or its folder does not exist.
-            ResourceError: The path cannot be written.
+            OSError: The path cannot be written.
         """
-        check_output(Path(path), Path(path).suffix.lower(), _is_manifold)
         tensors = {"features": self.features, "sq_radii": self.sq_radii}
         facts = {"format": _FORMAT, "k": self.k, "ties": self.ties}
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
@@ -181,13 +179,6 @@ class KNNManifold:
         where = resolve_device(device)
         points = IndexedPoints.from_features(features.to(where), k)
         return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
-
-
-def _is_manifold(path: Path) -> bool:
-    try:
-        return read_header(path)[0].get("format") == json.dumps(_FORMAT)
-    except GenprError:
-        return False
 
 
 def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:

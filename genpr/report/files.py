@@ -14,15 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import printable
-from genpr.storage import (
-    atomic_path,
-    check_output,
-    check_writable,
-    head_of,
-    replace_file,
-    report_write_errors,
-)
+from genpr.errors import UsageError, printable
+from genpr.storage import atomic_path, check_writable, replace_file, report_write_errors
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -35,12 +28,8 @@ if TYPE_CHECKING:
 _SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic")
 _OF_FAKES = (*_SCORES, "requested", "recognized")
 _OF_REALS = ("covered", "n_fakes", "radius")
-_OF_RANKS = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"]
-_OF_PAIRS = ["row", "original", "reconstruction"]
 COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_row", "nearest_distance")
 """Columns of the table of images: the image, values of fakes, values of reals, and the nearest image of the other set."""
-
-_HEADS = (COLUMNS[:-1], _OF_RANKS[:-1], _OF_PAIRS)
 
 # The last four are full-width forms, which East Asian spreadsheets treat like the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -59,30 +48,25 @@ def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None
         replace_file(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file begins as the tables of this module."""
-    return head_of(path).startswith(tuple(f"{','.join(names)},".encode() for names in _HEADS))
+def check_table(path: Path) -> None:
+    """Raise an error for a path that does not end in .csv or is not writable."""
+    if path.suffix.lower() != ".csv":
+        raise UsageError(
+            f"{path} must end in .csv, the only format of tables; pandas.read_csv(...).to_parquet(...) converts it",
+            code="output-suffix",
+        )
+    check_writable(path)
 
 
-def is_page(path: Path) -> bool:
-    """Whether a file begins as an HTML page of genpr."""
-    return b'<meta name="generator" content="genpr ' in head_of(path)
-
-
-def write_samples(path: str | os.PathLike[str], scores: PerImageScores, *, overwrite: bool = False) -> int:
+def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
     """Write a CSV file with a row per fake, then a row per real, and return the number of rows.
 
     Columns that do not apply to a set are empty, so the mean of a column is over the other set only.
 
     Args:
-        path: The file, with suffix .csv. A table that genpr wrote is replaced.
+        path: The file, with suffix .csv; an existing file is replaced.
         scores: From `genpr.Evaluator.evidence`.
-        overwrite: Replace any other file, too.
-
-    Raises:
-        UsageError: The file exists and is something else ("output-exists"), or cannot be written.
     """
-    check_output(Path(path), ".csv", is_table, overwrite=overwrite)
     _write_table(Path(path), COLUMNS, _sample_rows(scores))
     return len(scores.fake) + len(scores.real)
 
@@ -92,7 +76,8 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = 
 
     `winner` is the best prompt of another image; `copies` adds the nearest training image.
     """
-    columns, rows = [*_OF_RANKS, *["nearest_train", "train_similarity"] * (copies is not None)], []
+    columns, rows = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"], []
+    columns += ["nearest_train", "train_similarity"] * (copies is not None)
     for each in ranks:
         row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
         row += [cell_of(each.winner), each.winner_score]
@@ -108,13 +93,13 @@ def write_pairs(path: Path, found: Reconstructed) -> int:
     """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
     names = (map(cell_of, side.names) for side in found.sources)
     rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
-    heads = [*_OF_PAIRS, *found.values]
+    heads = ["row", "original", "reconstruction", *found.values]
     _write_table(path, heads, ([row, *cells] for row, cells in enumerate(rows)))
     return len(found.sources[0])
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    check_writable(path)
+    check_table(path)
     with (
         report_write_errors(path),
         atomic_path(path) as temporary,

@@ -67,13 +67,6 @@ def put(folder, name, *, scale=1.0, n=30):
     return folder / name
 
 
-class Scores:
-    """An evaluator whose scores a test replaces."""
-
-    def __init__(self, evaluator):
-        self.recipe, self.metrics, self.n_real = evaluator.recipe, evaluator.metrics, evaluator.n_real
-
-
 class Watch:
     """A watcher with its log, messages and records."""
 
@@ -81,20 +74,16 @@ class Watch:
         self.messages = []
         self.records = []
         self.log = ScoreLog(str(folder / "genpr.jsonl"), by=by)
-        try:
-            self.watcher = Watcher(
-                evaluator,
-                str(folder),
-                self.log,
-                WatchOptions(**options),
-                on_message=self.messages.append,
-                on_record=lambda record, _result: self.records.append(record),
-                clock=clock,
-                sleep=clock.sleep,
-            )
-        except UsageError:
-            self.log.__exit__()
-            raise
+        self.watcher = Watcher(
+            evaluator,
+            str(folder),
+            self.log,
+            WatchOptions(**options),
+            on_message=self.messages.append,
+            on_record=lambda record, _result: self.records.append(record),
+            clock=clock,
+            sleep=clock.sleep,
+        )
 
     def __enter__(self):
         self.log.__enter__()
@@ -171,13 +160,13 @@ def test_source_must_be_unchanged_for_the_settling_time(watch, folder, clock):
 def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, watch):
     """The second source is first seen 1 s before the first one is scored for 100 s."""
 
-    class Slow(Scores):
+    class Slow:
         def score(self, fake, *, cache=None):
             clock.sleep(100)
             return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Slow(evaluator)) as run:
+    with watch(settle=10, evaluator=Slow()) as run:
         run.watcher.poll()
         clock.sleep(9)
         put(folder, "b.npy")
@@ -188,7 +177,7 @@ def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, 
 
 
 def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
-    class Writing(Scores):
+    class Writing:
         calls = 0
 
         def score(self, fake, *, cache=None):
@@ -199,7 +188,7 @@ def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, e
             return result
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Writing(evaluator)) as run:
+    with watch(settle=10, evaluator=Writing()) as run:
         run.watcher.run(until=1, interval=10)
     (record,) = lines(folder)
     assert record["n_fake"] == 40
@@ -298,7 +287,7 @@ def test_damaged_source_is_reported_once_and_scored_when_complete(folder, clock,
 def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, evaluator):
     tried = []
 
-    class Flaky(Scores):
+    class Flaky:
         def score(self, fake, *, cache=None):
             tried.append(clock.now)
             if len(tried) < 3:
@@ -307,7 +296,7 @@ def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock
 
     put(folder, "a.npy")
     clock.at(2000, lambda: put(folder, "b.npy"))
-    with watch(settle=0, evaluator=Flaky(evaluator)) as run:
+    with watch(settle=0, evaluator=Flaky()) as run:
         run.watcher.run(until=2, interval=50)
     assert (run.scored(), len(run.messages)) == (["a.npy", "b.npy"], 1)
     assert tried == [1000, 1600, 2200, 3000]
@@ -315,31 +304,16 @@ def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock
 
 @pytest.mark.parametrize("keep_results", [False, True])
 def test_error_that_is_not_about_samples_ends_the_watch(folder, watch, evaluator, keep_results):
-    class Broken(Scores):
+    class Broken:
         def score(self, fake, *, cache=None):
             raise ResourceError("no memory", code="memory")
 
     put(folder, "a.npy")
     (folder / "genpr-results").touch()
-    scores = evaluator if keep_results else Broken(evaluator)
+    scores = evaluator if keep_results else Broken()
     with watch(settle=0, evaluator=scores, keep_results=keep_results) as run, pytest.raises(ResourceError):
         run.watcher.poll()
     assert not (folder / "genpr.jsonl").exists()
-
-
-def test_source_without_enough_memory_is_named_and_the_others_are_scored(folder, evaluator, watch):
-    class Small(Scores):
-        def score(self, fake, *, cache=None):
-            if Path(fake).name == "a.npy":
-                raise ResourceError("out of memory", code="oom")
-            return evaluator.score(fake)
-
-    for name in ("a.npy", "b.npy"):
-        put(folder, name)
-    with watch(settle=0, evaluator=Small(evaluator)) as run:
-        assert run.watcher.poll() == ["a.npy"]
-        assert run.scored() == ["b.npy"]
-        assert [message.startswith("a.npy cannot be scored yet (oom)") for message in run.messages] == [True]
 
 
 def test_best_follows_the_direction_of_the_metric_and_is_the_first_among_equals(folder, watch):
@@ -472,22 +446,19 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
         "max_images": genpr.Evaluator(real, max_images=30, control=False),
     }
     for name, other in others.items():
-        with raising(UsageError, "other-recipe", name):  # before anything is scored
-            watch(settle=0, evaluator=other)
-    (folder / "c.npy").unlink()
-    with raising(UsageError, "other-recipe", "recipe.k"):  # also if nothing is new
-        watch(settle=0, evaluator=genpr.Evaluator(real, k=4, control=False))
+        with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
+            run.watcher.poll()
     assert len(lines(folder)) == 2
 
 
 def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):
-    class Moving(Scores):
+    class Moving:
         def score(self, fake, *, cache=None):
             Path(fake).unlink()
             return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=0, evaluator=Moving(evaluator)) as run:
+    with watch(settle=0, evaluator=Moving()) as run:
         assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
         with raising(ResourceError, "unreadable"):

@@ -84,7 +84,7 @@ def test_watch_with_other_generator_options_is_an_error(genpr, files):
         ("--n 31 --psi 1", "(generator.n)"),
         ("--n 30 --psi 0.5", "(generator.setting)"),
         ("--n 30 --psi 1 --seed 1", "(seed, generator.seed)"),
-        ("--n 30 --psi 1 --generator other.py:load", "(generator.code)"),
+        ("--n 30 --psi 1 --generator other.py:load", "generator.name, generator.code"),
     ):
         code, _, err = genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments.split())
         assert (code, words in err) == (2, True)

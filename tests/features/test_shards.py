@@ -139,18 +139,7 @@ def test_shards_of_different_runs_are_errors(images, files, tmp_path):
         assert raised(FeatureError, open_input, str(folder / "*.safetensors"), "real").code == code
 
     def second_of(source=images, *, extractor="pixels", more=()):
-        options = [
-            "--shard",
-            "2/2",
-            "--extractor",
-            extractor,
-            "--on-bad",
-            "skip",
-            "--max-bad",
-            "1",
-            "--overwrite",
-            *more,
-        ]
+        options = ["--shard", "2/2", "--extractor", extractor, "--on-bad", "skip", "--max-bad", "1", *more]
         out = tmp_path / "part.safetensors"
         assert run(["features", str(source), str(out), *options, "--no-cache", "--quiet"]) == 0
         return out

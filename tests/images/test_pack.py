@@ -11,10 +11,9 @@ from PIL import Image
 from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
 from genpr.images.decode import Decoded
-from genpr.images.pack import pack_source
+from genpr.images.pack import check_output, pack_source
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source
-from genpr.storage import check_output, never
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (123, 5, 6, 3), dtype=np.uint8)
 FILES = {f"{index:03d}.png": encode(image) for index, image in enumerate(IMAGES)}
@@ -169,5 +168,5 @@ def test_invalid_outputs_are_errors_before_anything_is_read(tmp_path):
     (tmp_path / "old.npz").touch()
     (tmp_path / "link.npz").symlink_to("old.npz")
     codes = {"x.npy": "output-suffix", "missing/x.npz": "path-not-found", "d.npz": "is-a-folder"}
-    for name, code in (codes | {"old.npz": "output-exists", "link.npz": "output-link"}).items():
-        assert raised(UsageError, check_output, tmp_path / name, ".npz", never).code == code
+    for name, code in (codes | {"old.npz": "output-exists", "link.npz": "output-exists"}).items():
+        assert raised(UsageError, check_output, tmp_path / name).code == code
