@@ -60,6 +60,9 @@ name-order warning
 duplicates warning
     {count} of {total} {role} images are duplicates; duplicates shrink the balls around them
     remove duplicates, or check why the generator produces them
+float32-ties warning
+    {count} of {total} rows of {source} differ in float64 but are equal to another row in float32, in which genpr computes; equal rows shrink the balls around them
+    subtract a common offset from the features of both sets, or scale them
 near-duplicates warning
     {sides} are near-duplicates of others in their own set (groups of about {size}); they replace other nearest neighbors, so metrics fall below their nulls even for a perfect generator
     keep one image of each group, such as one frame per burst or video shot, and score again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import wraps
 from numbers import Integral
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from genpr.errors import FeatureError, GenprError, ResourceError, UsageError, short
+from genpr.errors import DataError, FeatureError, GenprError, ResourceError, UsageError, short
 from genpr.memory import float_rows
 from genpr.runtime import cpu_by_default, is_out_of_memory, resolve_device, usable_device
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CHUNK_ELEMENTS = 2**22
+_EXACT = 2**24  # float32 represents all integers up to here
+_KEY_COLUMNS = 16
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -48,6 +51,7 @@ def check_features(features: object, name: str) -> Tensor:
     """Check features and return them as contiguous float32, without a copy if possible."""
     import torch
 
+    check_unmasked(features, name)
     if isinstance(features, torch.Tensor):
         if features.layout != torch.strided:
             raise _shape_error(name, f"a {features.layout} tensor", "call .to_dense() first")
@@ -66,11 +70,57 @@ def check_features(features: object, name: str) -> Tensor:
     converted = float_rows(original)
     step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
     for start in range(0, len(converted), step):
-        bad = ~converted[start : start + step].isfinite()
+        chunk = slice(start, start + step)
+        check_integers(original[chunk], name)
+        bad = ~converted[chunk].isfinite()
         if bad.any():
             row, column = bad.nonzero()[0].tolist()
             raise _non_finite(converted, original, name, (start + row, column))
     return converted
+
+
+def check_unmasked(array: object, name: str) -> None:
+    """Refuse masked arrays of NumPy with masked entries, since computations would use these entries."""
+    if np.ma.is_masked(array):
+        text = f"{name} has masked entries; fill them (x.filled(value)), or leave their rows out"
+        raise DataError(text, code="masked-array")
+
+
+def check_integers(rows: Features, name: str) -> None:
+    """Refuse integers that float32, in which features are kept, does not represent exactly; floats are not checked."""
+    is_float = rows.dtype.kind == "f" if isinstance(rows, np.ndarray) else rows.is_floating_point()
+    if is_float or rows.dtype.itemsize <= 2:
+        return
+    values = rows if isinstance(rows, np.ndarray) else rows.cpu().numpy()
+    if int(values.min()) >= -_EXACT and int(values.max()) <= _EXACT:
+        return
+    with np.errstate(all="ignore"):  # 0 // 0 is 0
+        inexact = abs(values // (values & -values)) > _EXACT  # without their trailing zero bits
+    if inexact.any():
+        text = (
+            f"{name} has integers that float32, in which genpr computes, does not represent exactly, such as "
+            f"{values[inexact][0]}; subtract a common offset from the features of both sets, or scale them"
+        )
+        raise FeatureError(text, code="inexact-integers")
+
+
+def merged_rows(features: Features, converted: Tensor) -> int:
+    """Number of different rows (n, d) of 8-byte floats that are equal to another one after their conversion to float32."""
+    if features.dtype.itemsize <= 4:
+        return 0
+    key = converted[:, :: -(-converted.shape[1] // _KEY_COLUMNS)].cpu().numpy() + np.float32(0)  # no -0.0
+    key = np.ascontiguousarray(key).view(f"V{4 * key.shape[1]}").ravel()
+    _, group, counts = np.unique(key, return_inverse=True, return_counts=True)
+    suspects = np.flatnonzero(counts[group] > 1).tolist()
+    before, after = (
+        len({hashlib.sha256(_float64(rows[index]).tobytes()).digest() for index in suspects})
+        for rows in (features, converted)
+    )
+    return before - after
+
+
+def _float64(row: Features) -> NDArray[np.float64]:
+    return (row if isinstance(row, np.ndarray) else row.cpu().numpy()).astype(np.float64) + 0.0
 
 
 def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", "fake")) -> None:

@@ -42,7 +42,7 @@ from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import to_levels
 from genpr.runtime import expand_user, is_out_of_memory, resolve_device, state_guard, user_default_device
 from genpr.storage import sha256_of_file
-from genpr.validation import check_count, entry_point
+from genpr.validation import check_count, check_unmasked, entry_point
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
@@ -363,6 +363,7 @@ def to_uint8(
     The output is (n, c, h, w) or (n, h, w, c) with 1 or 3 channels, uint8 or float. If both layouts fit, the first is assumed for
     tensors and the second for arrays. A single channel is repeated.
     """
+    check_unmasked(output, who)
     axes = (3, 1) if isinstance(output, np.ndarray) else (1, 3)
     if isinstance(output, np.ndarray) and output.dtype in (np.uint8, np.float16, np.float32, np.float64):
         output = torch.from_numpy(np.ascontiguousarray(output))

@@ -40,7 +40,7 @@ from genpr.images.arrays import MAX_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
 from genpr.storage import tensors_sha256
-from genpr.validation import check_count, entry_point
+from genpr.validation import check_count, check_unmasked, entry_point
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 _NO_TRUNCATION = ("z-scale", 1.0)  # does not change the latents, and passes no axis
@@ -335,6 +335,7 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
     """A copy of labels as a tensor (n,) or (n, c)."""
     if labels is None:
         return None
+    check_unmasked(labels, "labels")
     try:
         rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
     except (TypeError, ValueError, RuntimeError):

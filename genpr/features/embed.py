@@ -40,7 +40,7 @@ from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores
-from genpr.validation import entry_point
+from genpr.validation import check_integers, entry_point
 
 Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
@@ -578,6 +578,7 @@ class ForwardPass:
             kind = "complex " if isinstance(output, Tensor) and output.is_complex() else ""
             text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind}{came}"
             raise FeatureError(text, code="feature-shape")
+        check_integers(output, f"the output of extractor {self.extractor.name}")
         # The output may be on another GPU of the network, whose stream `issue` does not wait for.
         return output[: len(images)].to(self.device, torch.float32)
 

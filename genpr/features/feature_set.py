@@ -10,21 +10,22 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from zipfile import ZipFile
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError, printable, some
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.statistics import ReferenceStatistics
-from genpr.images.archive import CORRUPT_FILE_ERRORS
+from genpr.images.archive import CORRUPT_FILE_ERRORS, open_npz
 from genpr.images.arrays import read_array, read_npy
 from genpr.images.policy import FLAGS, BadImagePolicy, in_order
 from genpr.images.shards import ShardInfo
 from genpr.limits import parse_json
 from genpr.memory import empty_rows, fits, float_rows, part_of
-from genpr.notices import Notice
+from genpr.notices import Notice, notice
 from genpr.storage import (
     check_feature_file,
     from_dict,
@@ -32,6 +33,7 @@ from genpr.storage import (
     read_header,
     save_tensors,
 )
+from genpr.validation import Features, merged_rows
 
 _FORMAT = "genpr.features/1"
 _SHOWN = 5
@@ -187,11 +189,11 @@ def load_features(path: str | os.PathLike[str]) -> FeatureSet:
     """Read features from `.safetensors` (with the record of `save_features`) or from a 2-D `.npy` or `.npz`."""
     path = Path(path)
     if path.suffix.lower() != ".safetensors":
-        return FeatureSet(_load_array(path), source=str(path))
+        return converted_set(array := _load_array(path), float_rows(array), str(path))
     is_own = read_header(path)[0].get("format") == _FORMAT
     tensors, metadata = load_tensors(path, require_checksum=False)
     if not is_own:
-        return FeatureSet(_only_matrix(tensors, path), source=str(path))
+        return _only_matrix(tensors, path)
     features = _parse(tensors, metadata, path)
     if features.shard is not None and features.shard.count > 1:
         raise FeatureError(
@@ -247,13 +249,22 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
     )
 
 
-def _load_array(path: Path) -> Tensor:
+def converted_set(given: Features, rows: Tensor, source: str) -> FeatureSet:
+    """The set of `rows`, which are the features `given` as float32, with a notice if different rows became equal."""
+    found = FeatureSet(rows.cpu(), source=source)
+    if merged := merged_rows(given, rows):
+        facts = {"count": f"{merged:,}", "total": f"{len(rows):,}", "source": source}
+        found = replace(found, notices=(notice("float32-ties", **facts),))
+    return found
+
+
+def _load_array(path: Path) -> NDArray[Any]:
     """The matrix of a `.npy` or `.npz` file."""
     try:
         if path.suffix.lower() == ".npy":
             array = read_npy(path, mapped=not fits(path.stat().st_size))
         else:
-            with ZipFile(path) as archive:
+            with open_npz(path) as archive:
                 members = archive.namelist()
                 if "arr_0.npy" not in members and len(members) != 1:
                     raise ValueError(f"needed arr_0 or exactly one array, found {some(members, 5) or 'none'}")
@@ -264,15 +275,15 @@ def _load_array(path: Path) -> Tensor:
     if array.dtype.kind != "f" or array.ndim != 2:
         text = f"{path} has {array.dtype} of shape {array.shape}; expected floats (images, dimensions), or images, uint8 (n, h, w, 3)"
         raise FeatureError(text, code="feature-shape", path=str(path))
-    return float_rows(array)
+    return array
 
 
-def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
+def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> FeatureSet:
     """The features in a safetensors file of another program."""
     named = [tensors["features"]] if "features" in tensors else tensors.values()
     try:
         (matrix,) = (tensor for tensor in named if tensor.ndim == 2 and tensor.is_floating_point())
-        return matrix.float()
+        return converted_set(matrix, matrix.float(), str(path))
     except (ValueError, NotImplementedError) as error:  # the latter for packed types such as 4-bit floats
         text = f"{path} has {some(sorted(tensors), 5) or 'no tensors'}; expected 'features', or exactly one 2-D tensor of floats"
         text += "; images belong in a .npy or .npz file, uint8 (n, h, w, 3)"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, FeatureError, ImageError, UsageError, short
 from genpr.features.extractor import check_same_extractor
-from genpr.features.feature_set import FeatureSet, load_features, load_joined
+from genpr.features.feature_set import FeatureSet, converted_set, load_features, load_joined
 from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
 from genpr.images.arrays import is_image_array, peek_array
 from genpr.images.datasets import BatchSource
@@ -66,7 +66,7 @@ def open_input(source: object, role: str) -> OpenedInput:
         unlabeled = notice("unlabeled-features", source=features.source)
         return replace(features, notices=(*features.notices, unlabeled))
     if isinstance(source, np.ndarray | Tensor) and not is_image_array(source.shape, source.dtype):
-        return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
+        return converted_set(source, check_features(source, role), f"<{role} features>")
     return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
 
 

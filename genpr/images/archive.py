@@ -84,6 +84,16 @@ def reraise_corrupt(
 # --- zip ------------------------------------------------------------------------------------------------------------
 
 
+def open_npz(path: Path) -> zipfile.ZipFile:
+    """An .npz file; BadZipFile if several arrays have one name, since readers differ in which of them they use."""
+    archive = zipfile.ZipFile(path)
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        archive.close()
+        raise zipfile.BadZipFile("two arrays in it have the same name")
+    return archive
+
+
 def open_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo | str, *, is_streamed: bool = False
 ) -> IO[bytes]:

@@ -28,6 +28,7 @@ from genpr.images.archive import open_member, reraise_corrupt
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
+from genpr.validation import check_unmasked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,12 +55,17 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
 
 def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
     """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w)."""
+    check_unmasked(images, name)
     _check_layout(tuple(images.shape), str(images.dtype), name, channels_first=is_tensor(images))
 
 
 def is_image_array(shape: Sequence[int], dtype: object) -> bool:
-    """Whether an array or tensor has images and not features: it is 4-D, or has gray images without channels."""
-    return len(shape) == 4 or (len(shape) == 3 and str(dtype) in _UINT8)
+    """Whether an array or tensor has images and not features: it is 4-D, or has gray images without channels.
+
+    (n, d, 1, 1) of another type than uint8 are pooled features that are not flat yet.
+    """
+    is_uint8 = str(dtype) in _UINT8
+    return is_uint8 if len(shape) == 3 else len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
 
 
 def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
@@ -332,5 +338,5 @@ def _check_header(file: IO[bytes], file_bytes: int, check: Callable[[Header], No
         check(header)
     if header.dtype.hasobject:
         raise ValueError(f"it {_OBJECTS}")
-    if header.total_bytes > file_bytes:
+    if header.total_bytes != file_bytes:
         raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {file_bytes:,}")

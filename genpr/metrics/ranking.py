@@ -33,6 +33,7 @@ from genpr.validation import (
     check_features,
     check_rows,
     check_same_width,
+    check_unmasked,
     choose_device,
     entry_point,
 )
@@ -302,6 +303,7 @@ def _check_bytes(block_bytes: int | None) -> int | None:
 
 def _check_scores(scores: object) -> Tensor:
     """Scores (q, c) as a tensor of a type that torch can compare."""
+    check_unmasked(scores, "scores")
     if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu" and scores.dtype.itemsize <= 8:
         kind = np.int64 if scores.dtype.kind == "u" else scores.dtype.newbyteorder("=")
         if scores.dtype != np.uint64:
@@ -325,6 +327,7 @@ def _check_scores(scores: object) -> Tensor:
 
 def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
     """Pools as (q, p) int64 on the CPU."""
+    check_unmasked(pools, "pools")
     try:
         array = np.asarray(pools.cpu() if isinstance(pools, Tensor) else pools)
     except ValueError:  # lists of different lengths

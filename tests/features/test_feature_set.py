@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from raising import raising
 from safetensors.torch import save_file
 
+import genpr
 from genpr.errors import DataError, FeatureError, ImageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features, save_features
@@ -93,3 +95,44 @@ def test_damaged_and_unsuitable_files_are_errors(tmp_path):
     for name in ("cut.npy", "cut.npz", "empty.npy", "pickle.npy"):
         with pytest.raises(DataError):
             load_features(tmp_path / name)
+
+
+def _saved(write, path):
+    """A function that writes rows to a file and returns its path."""
+    return lambda rows: write(path, rows) or path
+
+
+FLOAT64 = {
+    "array": lambda _: np.asarray,
+    "big-endian": lambda _: lambda rows: rows.astype(">f8"),
+    "longdouble": lambda _: lambda rows: rows.astype(np.longdouble),
+    "tensor": lambda _: torch.from_numpy,
+    "npy": lambda path: _saved(np.save, path / "x.npy"),
+    "npz": lambda path: _saved(np.savez, path / "x.npz"),
+    "safetensors": lambda path: _saved(
+        lambda name, rows: save_file({"features": torch.from_numpy(rows)}, name), path / "x.safetensors"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FLOAT64)
+@pytest.mark.parametrize("dim", [1, 40])
+def test_float64_rows_that_become_equal_are_a_warning(tmp_path, rng, form, dim):
+    write, other = FLOAT64[form](tmp_path), rng.normal(size=(30, dim))
+    rows = rng.normal(size=(30, dim))
+    rows[5:9] = rows[0] * np.linspace(1, 1 + 1e-12, 4)[:, None]  # 1 of these 4 equals row 0
+    rows[9], rows[11] = rows[20], rows[10] * (1 + 1e-12)
+    rows[12], rows[13] = 1e-50, -1e-50  # 0.0 and -0.0 in float32
+    for given, count in ((rows, 5), (rows.astype(np.float32).astype(np.float64), 0)):
+        result = genpr.score(write(given), other, control=False, intervals=False)
+        found = [item.message for item in result.notices if item.code == "float32-ties"]
+        assert len(found) == bool(count)
+        assert all(message.startswith(f"{count} of 30 ") for message in found)
+
+
+def test_npy_file_of_two_arrays_is_an_error(tmp_path):
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.save(file, np.ones((9, 2)))
+        np.save(file, np.ones((9, 2)))
+    with raising(FeatureError, "file-damaged"):
+        load_features(tmp_path / "x.npy")

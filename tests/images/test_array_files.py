@@ -61,6 +61,7 @@ def test_arrays_and_tensors_give_their_images():
         (np.zeros((2, 4, 0, 3), np.uint8), "array-shape", "(2, 4, 0, 3)"),
         (np.zeros((0, 4, 4, 3), np.uint8), "no-images", "(0, 4, 4, 3)"),
         (np.zeros((2, 4, 4, 3), np.float16), "array-dtype", "((x.astype(np.float32) + 1) * 127.5)"),
+        (np.ma.masked_equal(IMAGES, 7), "masked-array", "x.filled(value)"),
         (torch.zeros(2, 3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
         (torch.zeros(2, 3, 4, 4).bfloat16(), "array-dtype", "((x.float() + 1) * 127.5).round()"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.int64), "array-dtype", "x.to(torch.uint8)"),

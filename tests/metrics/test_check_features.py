@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
-from genpr.errors import FeatureError
+from genpr.errors import DataError, FeatureError
 from genpr.metrics.manifold import manifold_metrics
 from genpr.validation import check_features
 
@@ -125,3 +126,33 @@ def test_non_finite_rows_are_found_in_every_chunk(monkeypatch, features):
     features[11, 3] = features[12, 0] = features[39, 5] = np.nan
     with pytest.raises(FeatureError, match="row 11, column 3"):
         check_features(features, "real")
+
+
+INTEGERS = [np.int32, np.int64, np.uint32, np.uint64, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_that_float32_does_not_represent_are_errors(dtype):
+    convert = np.asarray if isinstance(dtype, type) else torch.tensor
+    largest = [[0, 2**24], [2**25 + 4, 3 * 2**29]]
+    assert check_features(convert(largest, dtype=dtype), "real").tolist() == largest
+    for wrong in (2**24 + 1, 2**26 + 4):
+        with raising(FeatureError, "inexact-integers", str(wrong)):
+            manifold_metrics(convert([*largest, [wrong, 0]], dtype=dtype), np.zeros((9, 2)), k=1)
+    assert check_features(convert([[2**31 - 2**7]], dtype=dtype), "real").item() == 2**31 - 2**7
+
+
+def test_extreme_integers_are_compared_without_overflow():
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.uint64).max
+    assert check_features(np.array([[low]]), "real").item() == low
+    for extreme in (np.array([[low + 1]]), np.array([[high]], dtype=np.uint64)):
+        with raising(FeatureError, "inexact-integers"):
+            check_features(extreme, "real")
+
+
+def test_masked_values_are_errors(features):
+    masked = np.ma.masked_greater(features, 5)
+    with raising(DataError, "masked-array"):
+        check_features(masked, "real")
+    plain = np.ma.masked_greater(features, 500)
+    assert check_features(plain, "real").tolist() == features.tolist()
