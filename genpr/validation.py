@@ -188,6 +188,12 @@ def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[i
     return FeatureError(text, code="non-finite")
 
 
+def check_flag(value: object, name: str) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool | np.bool_):
+        raise UsageError(f"{name} must be True or False, not {value!r:.60}", code="bad-option")
+
+
 def check_count(value: object, name: str, *, minimum: int, maximum: int | None = None) -> int:
     """Check that an integer option is within its range."""
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from genpr.errors import UsageError
 from genpr.features.options import option
+from genpr.validation import check_flag
 
 if TYPE_CHECKING:
     import torch
@@ -111,6 +112,7 @@ class WatchOptions:
     )
 
     def __post_init__(self) -> None:
+        check_flag(self.keep_results, "keep_results")
         if not self.settle >= 0:
             raise UsageError(
                 f"settle must be a number of seconds, 0 or more, not {self.settle!r}", code="bad-option"

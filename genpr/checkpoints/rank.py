@@ -25,6 +25,7 @@ from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.uncertainty import Interval, against_best, on_front
+from genpr.validation import check_flag
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
@@ -157,6 +158,7 @@ def rank_checkpoints(
         >>> ranking.winner, ranking.contenders
         ('late', ('late',))
     """
+    check_flag(force, "force")
     named = checkpoints if isinstance(checkpoints, Mapping) else by_name(checkpoints)
     check_computed(by, evaluator.metrics)
     results, drawn_by = dict[str, Result](), dict[str, Mapping[str, object]]()

@@ -17,6 +17,7 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.storage import from_dict, open_regular
+from genpr.validation import check_flag
 
 _COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "distances", "pool")
 
@@ -65,6 +66,7 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
         UsageError: Fewer than two results.
         DataError: They differ in more than the fakes ("not-alike"), or have no metric in common ("no-common-metric").
     """
+    check_flag(force, "force")
     if len(results) < 2:
         text = f"a comparison needs at least two results, found {len(results)}"
         raise UsageError(text, code="too-few-results")

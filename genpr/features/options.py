@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cached_property, wraps
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from genpr.errors import UsageError, similar
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.memory import parse_size
 from genpr.runtime import check_device
+from genpr.validation import check_count, check_flag
 
 if TYPE_CHECKING:
     import torch
@@ -218,6 +218,8 @@ class SourceOptions:
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
+            if isinstance(each.default, bool):
+                check_flag(value, each.name)
             if value is None:
                 continue
             if each.metadata["check"] is not None:
@@ -225,11 +227,8 @@ class SourceOptions:
             if (choices := each.metadata["choices"]) and value not in choices:
                 text = f"{each.name} must be {' or '.join(map(repr, choices))}, not {value!r}"
                 raise UsageError(text, code="bad-option")
-            if least is None:
-                continue
-            if not isinstance(value, Integral) or not least <= int(value) <= (most or _MAX):
-                text = f"{each.name} must be an integer from {least} to {most or _MAX}, not {value!r}"
-                raise UsageError(text, code="bad-option")
+            if least is not None:
+                check_count(value, each.name, minimum=least, maximum=most or _MAX)
         _ = self.bad_images, self.decoding  # which validate their options
 
     @cached_property

@@ -27,7 +27,7 @@ from genpr.features.weights import (
     load_weights,
 )
 from genpr.runtime import resolve_device
-from genpr.validation import entry_point
+from genpr.validation import check_flag, entry_point
 
 if TYPE_CHECKING:
     import torch
@@ -310,6 +310,7 @@ def load_joint(
     progress: Progress | None = None,
 ) -> DescribedExtractor:
     """An extractor of the concatenated layers of one network (see `group_by_network`), which are its `parts`."""
+    check_flag(offline, "offline")
     first = canonical_name(names[0])
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
     read = partial(read_weights, first, path, weights=weights, offline=offline, progress=progress)

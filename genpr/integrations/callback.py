@@ -21,7 +21,7 @@ from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.common import as_uint8, given_evaluator, warn_no_overlap
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import from_dict
-from genpr.validation import check_count
+from genpr.validation import check_count, check_flag
 
 Model = TypeVar("Model")
 Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
@@ -166,6 +166,7 @@ class CallbackOptions:
     prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
 
     def __post_init__(self) -> None:
+        check_flag(self.intervals, "intervals")
         check_count(self.every, "every", minimum=1)
         check_count(self.seed, "seed", minimum=0)
         if self.n is not None:

@@ -32,7 +32,7 @@ from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
 from genpr.metrics.registry import METRICS
-from genpr.validation import entry_point
+from genpr.validation import check_flag, entry_point
 
 try:
     from torchmetrics import Metric
@@ -135,6 +135,8 @@ class PrecisionRecallDensityCoverage(Metric):
     ) -> None:
         super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})
         check_seconds("sync_timeout", sync_timeout)
+        check_flag(normalize, "normalize")
+        check_flag(reset_real_features, "reset_real_features")
         if normalize and image_range is not None:
             text = "normalize=True means image_range=(0, 1); pass only one of the two"
             raise UsageError(text, code="image-range")

@@ -36,6 +36,7 @@ from genpr.storage import load_tensors, save_tensors
 from genpr.validation import (
     Features,
     check_features,
+    check_flag,
     check_k,
     check_rows,
     check_same_width,
@@ -302,6 +303,7 @@ def _scores(
     """Check all arguments before any computation."""
     k = check_k(k)
     check_ties(ties)
+    check_flag(sharded, "sharded")
     if isinstance(real, KNNManifold):
         if sharded:
             raise UsageError(

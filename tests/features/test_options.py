@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from raising import raising
 
 import genpr
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchOptions
@@ -14,6 +15,7 @@ from genpr.errors import UsageError
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreKeywords, ScoreOptions
 from genpr.features.options import EmbedKeywords, EmbedOptions, SourceKeywords, SourceOptions
 from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
+from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
 RECORDS = [
     *((SourceOptions, SourceKeywords), (EmbedOptions, EmbedKeywords), (ScoreOptions, ScoreKeywords)),
@@ -78,7 +80,8 @@ def test_unknown_keyword_is_a_type_error_that_names_function_and_similar_options
 IMPOSSIBLE = [
     *(("max_images", 0), ("batch_size", 2**31), ("batch_size", 1.5), ("max_pixels", "many"), ("seed", 2**63)),
     *(("on_bad", "ignore"), ("max_bad", 2), ("alpha", "blue-ish"), ("exif", "maybe"), ("max_memory", "much")),
-    *(("device", "nonsense"), ("ties", "open")),
+    *(("device", "nonsense"), ("ties", "open"), ("seed", True), ("max_images", True)),
+    *((name, value) for name in ("cache", "intervals", "control", "offline") for value in ("no", 1, None)),
 ]
 
 
@@ -86,3 +89,26 @@ IMPOSSIBLE = [
 def test_invalid_options_are_errors_at_construction(name, value):
     with pytest.raises(UsageError):
         ScoreOptions(**{name: value})
+
+
+def test_booleans_of_numpy_are_accepted():
+    assert not ScoreOptions(intervals=np.False_).intervals
+
+
+def test_flags_of_functions_are_booleans():
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    result = genpr.score(rows, rows + 1, control=False, intervals=False)
+    for call in (
+        lambda: genpr.Evaluator(rows, control=False).score(rows, cache="no"),
+        lambda: genpr.compare({"a": result, "b": result}, force="no"),
+        lambda: genpr.rank_checkpoints(None, {}, force="no"),
+        lambda: genpr.manifold_metrics(rows, rows, sharded="no"),
+        lambda: genpr.load_extractor("pixels", offline="no"),
+        lambda: genpr.reference_statistics(rows, spatial="no"),
+        lambda: WatchOptions(keep_results="no"),
+        lambda: CallbackOptions(intervals="no"),
+        lambda: PrecisionRecallDensityCoverage(extractor="pixels", normalize="no"),
+        lambda: PrecisionRecallDensityCoverage(extractor="pixels", reset_real_features="no"),
+    ):
+        with raising(UsageError, "bad-option"):
+            call()
