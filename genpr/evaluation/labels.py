@@ -18,7 +18,7 @@ from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
-from genpr.images.archive import open_member, reraise_corrupt
+from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (
     SHARD_SUFFIXES,
@@ -203,7 +203,7 @@ def _in_zip(path: Path) -> ImageValues[Label] | None:
 
 def _in_npz(path: Path) -> ImageValues[Label] | None:
     """The classes in `arr_1`, written by guided-diffusion's sampler; None without it."""
-    with reraise_corrupt(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
+    with reraise_corrupt(path, ".npz file", code="npz-damaged"), open_npz(path) as archive:
         if "arr_1.npy" not in archive.namelist():
             return None
         origin = f"arr_1 of {printable(str(path))}"

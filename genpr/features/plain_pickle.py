@@ -57,14 +57,16 @@ def read_plain_pickle(data: bytes) -> object:
 
     The keys of dicts are texts. No pickle can import, call or execute anything.
     """
-    reader = _Reader()
+    reader, file = _Reader(), io.BytesIO(data)
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
             if count > _MAX_OPCODES:
                 raise ValueError(f"it has more than {_MAX_OPCODES:,} opcodes")
             if opcode.name == "STOP":
                 break
             reader.step(opcode.name, argument)
+        if file.read(1):
+            raise ValueError("bytes follow its end")
         value = reader.pop()
     except (IndexError, KeyError) as error:  # an empty stack, or an unknown memo entry
         raise ValueError(f"its opcodes are inconsistent ({type(error).__name__})") from error

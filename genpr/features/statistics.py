@@ -28,7 +28,7 @@ from genpr.features.known_statistics import KnownStatistics, find_known
 from genpr.features.plain_pickle import MAX_BYTES, read_plain_pickle
 from genpr.features.registry import is_same_extractor, parse_name
 from genpr.features.representations import FDR6
-from genpr.images.archive import CORRUPT_FILE_ERRORS, reraise_corrupt
+from genpr.images.archive import CORRUPT_FILE_ERRORS, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_exists
 from genpr.limits import parse_json, read_bytes
@@ -130,7 +130,7 @@ def holds_statistics(path: Path) -> bool:
     if suffix in _PICKLES:
         return True
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_npz(path) as archive:
             keys = _keys_of(archive)
     except (*CORRUPT_FILE_ERRORS, OSError):
         return False
@@ -188,7 +188,7 @@ def _of_folder(path: Path) -> ReferenceStatistics:
 def _read(path: Path) -> ReferenceStatistics | None:
     with reraise_corrupt(path, "file of statistics", code=_DAMAGED, also=(KeyError, TypeError)):
         if path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
+            with open_npz(path) as archive:
                 infos, facts = _means_in(archive)
                 read = partial(_read_floats, archive)
                 moments = _checked(

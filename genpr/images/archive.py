@@ -48,6 +48,7 @@ CORRUPT_FILE_ERRORS = (
 """All errors that the readers of zip, tar and npy raise for corrupt files."""
 
 _BLOCK = tarfile.BLOCKSIZE
+_REST_BYTES = 2**20  # read at once after the end
 _END = bytes(_BLOCK)
 _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
@@ -193,6 +194,10 @@ def regular_files(file: IO[bytes], others: Counter[str] | None = None) -> Iterat
         file.seek(at)
         header = file.read(_BLOCK)
         if header == _END:
+            if any(part.strip(b"\0") for part in iter(partial(file.read, _REST_BYTES), b"")):
+                raise tarfile.ReadError(
+                    "data follow its end; join archives with tar --concatenate, not with cat"
+                )
             return
         kind, size = _checked(header, at)
         data = at + _BLOCK

@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, some
-from genpr.images.archive import open_member, reraise_corrupt
+from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
@@ -230,7 +230,7 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
             with open_regular(path) as file:
                 yield file, path.stat().st_size
             return
-        with zipfile.ZipFile(path) as archive:
+        with open_npz(path) as archive:
             members = archive.namelist()
             name = members[0] if is_any and len(members) == 1 else _MEMBER
             if name not in members:

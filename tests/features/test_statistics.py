@@ -273,6 +273,8 @@ HOSTILE = {
     "deep": pickle.dumps(nested(), 4),
     "many opcodes": pickle.dumps({str(number): 0 for number in range(60_000)}, 4),
     "a length of 2^62": b"\x80\4\x8e" + (2**62).to_bytes(8, "little") + b"x.",
+    "bytes after its end": pickle.dumps(EDM2, 4) + b"\n",
+    "another pickle after its end": 2 * pickle.dumps(EDM2, 4),
     "no pickle": b"\x89PNG\r\n\x1a\n",
 }
 

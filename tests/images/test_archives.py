@@ -256,6 +256,8 @@ HOSTILE = {
     "file with holes": header(kind=b"S") + END,
     "file with holes in a record": extended(b"x", b"22 GNU.sparse.major=1\n") + header() + END,
     "name and nothing": extended(b"L", b"a.png\0"),
+    "another archive after the end": END + header(name=b"other.png") + END,
+    "another archive far behind the end": END + bytes(3 * 2**20) + header(name=b"other.png") + END,
 }
 
 

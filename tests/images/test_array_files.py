@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from image_files import refused_source, stack
-from raising import raised
+from raising import raised, raising
 
 from genpr.errors import DataError
+from genpr.features.feature_set import load_features
+from genpr.features.statistics import read_statistics
 from genpr.images import arrays
 from genpr.images.arrays import peek_array
 from genpr.images.source import open_source
@@ -229,3 +231,23 @@ def test_peek_distinguishes_features_from_images(tmp_path):
     expected = {"f": ((7, 4), np.dtype(np.float32)), "i": ((23, 5, 6, 3), np.dtype(np.uint8))}
     for name in ("f.npy", "f.npz", "i.npy", "i.npz"):
         assert peek_array(tmp_path / name) == expected[name[0]]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_npz_of_two_arrays_of_one_name_is_an_error_wherever_it_is_read(tmp_path):
+    def written(*arrays):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.npz"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays:
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.save(file, array)
+        return path
+
+    rows, moments = np.ones((9, 2)), [("mu", np.ones(2)), ("sigma", np.eye(2))]
+    for read, arrays_, code in (
+        (open_source, [("arr_0", IMAGES)] * 2, "array-damaged"),
+        (load_features, [("arr_0", rows)] * 2, "file-damaged"),
+        (read_statistics, [*moments, moments[0]], "statistics-damaged"),
+    ):
+        with raising(DataError, code):
+            read(written(*arrays_))
