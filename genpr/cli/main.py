@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from click.shell_completion import CompletionItem
 from genpr import __version__
 from genpr.cli.console import print_stderr, print_stdout
 from genpr.cli.process import SignalReport, signal_of
-from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short, similar
+from genpr.errors import BadImagesError, GenprError, ResourceError, UsageError, limited, short, similar
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 
 _SECTIONS = {
@@ -116,6 +117,11 @@ def cli() -> None:
     Results are printed on stdout, everything else on stderr. Exit codes: 0 success, 1 bug, 2 usage, 3 data, 4 resource
     or weights, 5 threshold missed (--fail-under), 130 interrupted, 143 terminated.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
+    try:
+        Path.cwd()
+    except OSError as error:  # MKL would end the process
+        text = "the current folder was deleted or cannot be read; change to another folder"
+        raise UsageError(text, code="bad-path") from error
 
 
 def run(

@@ -96,6 +96,16 @@ def test_modules_of_the_working_directory_are_not_imported(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["score a.npy b.npy --json", "doctor", "list metrics"])
+def test_deleted_working_directory_is_one_error(tmp_path, command):
+    (tmp_path / "gone").mkdir()
+    line = f"cd gone && rmdir ../gone && {shlex.join([sys.executable, '-P', '-m', 'genpr'])} {command}"
+    done = started("bash", "-c", line, folder=tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 2
+    assert [line[:7] for line in done.stderr.splitlines() if "getcwd" not in line] == ["error: "]
+    assert ('"code": "bad-path"' in done.stdout) == ("--json" in command)
+
+
 def test_light_commands_import_no_torch(files, tmp_path):
     """The message about missing weights, with all instructions."""
     np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
