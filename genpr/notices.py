@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from genpr.errors import limited
+from genpr.errors import limited, printable
 
 Level = Literal["note", "warning"]
 
@@ -249,7 +249,8 @@ class Notice:
 
     def __str__(self) -> str:
         """`warning [code]: message (hint)`."""
-        return f"{self.level} [{self.code}]: {self.message}" + (f" ({self.hint})" if self.hint else "")
+        hint = f" ({self.hint})" if self.hint else ""
+        return printable(f"{self.level} [{self.code}]: {self.message}{hint}")
 
 
 def notice(code: str, **facts: object) -> Notice:

@@ -20,7 +20,7 @@ from genpr.checkpoints.criterion import (
     resampled_in_all,
 )
 from genpr.errors import DataError, GenprError, UsageError, get_named
-from genpr.evaluation.compare import compare, short_labels
+from genpr.evaluation.compare import compare, results_text, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.metrics.f_beta import F_SCORE_METRICS
@@ -101,6 +101,10 @@ class Ranking:
         truth = "the true front is" if by == PARETO else f"the true best of these {count} is"
         verb = "are" if len(tied) > 1 else "is"
         return f"{ahead}, but {listed(tied)} {verb} statistically tied with the best: with 95 % confidence, {truth} among those marked *."
+
+    def __str__(self) -> str:
+        """The summary, the remarks, and each result with its notices, from best to worst."""
+        return "\n".join([self.summary, *self.remarks, "", results_text(self.results)])
 
     def __getitem__(self, name: str) -> RankEntry:
         """The entry of the checkpoint `name`."""

@@ -23,7 +23,7 @@ from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, GenprError, UsageError
-from genpr.evaluation.compare import compare
+from genpr.evaluation.compare import compare, results_text
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result, result_of
 from genpr.features.options import takes_options
@@ -82,10 +82,15 @@ class Sweep:
     @property
     def differences(self) -> tuple[str, ...]:
         """Why settings are not comparable with the first, such as different numbers of images; empty if they are."""
-        if len(self.points) < 2:
-            return ()
-        results = {f"{self.axis} = {point.setting:g}": point.result for point in self.points}
-        return compare(results, force=True).differences
+        return compare(self._by_name, force=True).differences if len(self.points) > 1 else ()
+
+    @property
+    def _by_name(self) -> dict[str, Result]:
+        return {f"{self.axis} = {point.setting:g}": point.result for point in self.points}
+
+    def __str__(self) -> str:
+        """Each result with its notices, under its setting."""
+        return results_text(self._by_name)
 
     def best(self, objective: Objective) -> SweepPoint | None:
         """The best point for an objective; None if all are below its lower limits."""

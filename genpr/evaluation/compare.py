@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from genpr.errors import DataError, UsageError, short, some
+from genpr.errors import DataError, UsageError, printable, short, some
 from genpr.evaluation.result import Result, recipe_of, result_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.registry import ALL_METRICS
@@ -29,6 +29,10 @@ class Comparison:
     results: Mapping[str, Result]  # by file name or another unique name
     metrics: tuple[str, ...]  # in display order; never empty
     differences: tuple[str, ...]  # reasons against a comparison, as text; empty if there are none
+
+    def __str__(self) -> str:
+        """Differences in how the results were computed, then each result."""
+        return "\n".join([*self.differences, results_text(self.results)])
 
     def contrast(self, name: str, metric: str) -> Difference | None:
         """How much higher `metric` is in the result `name` than in the first; None where no interval is known."""
@@ -170,6 +174,11 @@ def notices_of(results: Mapping[str, Result]) -> dict[Notice, list[str]]:
         for item in dict.fromkeys(result.notices):
             found.setdefault(item, []).append(name)
     return found
+
+
+def results_text(results: Mapping[str, Result]) -> str:
+    """Each result with its notices, under its name."""
+    return "\n\n".join(f"{printable(name)}\n{result}" for name, result in results.items())
 
 
 def named_notices(results: Mapping[str, Result]) -> list[Notice]:

@@ -63,6 +63,10 @@ class FoundModes:
             _sentence("invented", "fakes", "outside the real manifold", found.invented),
         )
 
+    def __str__(self) -> str:
+        """The summary, then a line for each notice."""
+        return "\n".join([*self.summary, *map(str, self.notices)])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, with the names of the first 8 representatives of each cluster."""
         found = self.modes

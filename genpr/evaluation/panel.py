@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genpr.errors import UsageError, get_named
+from genpr.evaluation.compare import results_text
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -56,6 +57,10 @@ class PanelResult(Mapping[str, Result]):
     def __len__(self) -> int:
         """The number of representations."""
         return len(self.results)
+
+    def __str__(self) -> str:
+        """Each result with its notices, under its name."""
+        return results_text(self.every)
 
     @property
     def every(self) -> dict[str, Result]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import torch
 
-from genpr.errors import DataError, UsageError, get_named, short
+from genpr.errors import DataError, UsageError, get_named, printable, short
 from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
@@ -93,6 +93,14 @@ class ClassScores:
     min_images: int  # minimum number of reals and of fakes of a class
     origins: Mapping[str, str]  # origin of the labels of "real" and "fake"
     unlabeled: Mapping[str, int]  # images without a class by role; they are in `overall` only
+
+    def __str__(self) -> str:
+        """The values of each class, the worst first, then the score of all images with its notices."""
+        rows = [
+            f"{printable(each.label)}: " + ", ".join(f"{name} {each[name]:.4f}" for name in each.metrics)
+            for each in self.classes
+        ]
+        return "\n".join([*rows, "", str(self.overall)])
 
     def __getitem__(self, label: str) -> ClassScore:
         """The score of one class."""

@@ -89,6 +89,10 @@ class PerImageScores:
     # requested and recognized labels of each fake, if compared
     labels: RecognizedLabels | None = field(default=None, repr=False)
 
+    def __str__(self) -> str:
+        """The score with its notices."""
+        return str(self.result)
+
     @classmethod
     def from_result(
         cls,

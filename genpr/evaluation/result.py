@@ -387,13 +387,13 @@ class Result:
     reconstruction: ReconstructionSummary | None = None
 
     def __str__(self) -> str:
-        """A line for each metric: its name, value, 95 % interval and null."""
+        """A line for each metric: its name, value, 95 % interval and null; then a line for each notice."""
         lines = []
         for name, metric in self.metrics.items():
             ends = "" if metric.interval is None else "  [{:.4f}, {:.4f}]".format(*metric.interval)
             null = "" if metric.known_null is None else f"  null {metric.known_null:.4f}"
             lines.append(f"{name:<22} {metric.value:.4f}{ends}{null}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *map(str, self.notices)])
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric, such as `result["precision"]` or equivalently `result["manifold.precision"]`."""

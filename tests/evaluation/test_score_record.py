@@ -1,13 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import genpr
+from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.images.source import choose_rows
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
 from genpr.metrics.kernel import cmmd, kernel_distance
 from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.registry import METRICS
+from genpr.notices import notice
 
 
 def gabor(real, fake, **options):
@@ -92,7 +96,7 @@ def test_str_of_a_result_has_a_line_per_metric():
     rng = np.random.default_rng(0)
     real, fake = rng.normal(size=(2, 60, 4))
     result = genpr.score(real, fake, metrics=["precision", "vendi"], control=False)
-    first, second = str(result).splitlines()
+    first, second, *notices = str(result).splitlines()
     low, high = result.metrics["precision"].interval
     assert first.split() == [
         "precision",
@@ -103,4 +107,32 @@ def test_str_of_a_result_has_a_line_per_metric():
         f"{result.metrics['precision'].null:.4f}",
     ]
     assert second.split() == ["vendi", f"{result['vendi']:.4f}"]
+    assert notices == [str(item) for item in result.notices]
     assert "replicates" not in repr(result)
+
+
+def test_str_of_every_kind_of_result_has_the_notices(rng):
+    real, options = rng.normal(size=(60, 4)), {"control": False, "intervals": False}
+    evaluator, labels = genpr.Evaluator(real, **options), [0, 1] * 30
+    copied, new = evaluator.score(real[:50]), evaluator.score(real + 0.01)
+    pixels = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    for result in (
+        copied,
+        genpr.rank_results({"a": copied, "b": new}, force=True),
+        genpr.compare({"a": copied, "b": new}, force=True),
+        genpr.score_panel(pixels, pixels[:15], extractors=["pixels", "gabor"], k=3, **options),
+        evaluator.score_classes(real[:50], real_labels=labels, fake_labels=labels[:50], min_per_class=10),
+        evaluator.evidence(real[:50]),
+        Sweep("psi", (SweepPoint(0.5, copied),)),
+    ):
+        assert "\nwarning [copied-reals]: " in str(result)
+    modes = genpr.find_modes(real.astype(np.float32), real + 2**40)
+    assert "\nwarning [float32-ties]: " in str(modes)
+
+
+def test_notice_is_one_line_with_any_name(rng):
+    odd = replace(
+        evaluated := genpr.score(*rng.normal(size=(2, 20, 4))),
+        notices=(notice("unlabeled-features", source="a\nb\x1b[0m"),),
+    )
+    assert len(str(odd).splitlines()) == len(evaluated.metrics) + 1
