@@ -171,7 +171,7 @@ def _statistics_notices(
         found.append(notice("statistics-alone", source=source))
     elif reals.decoder != statistics.decoder:
         found += _decoded_unlike(statistics.decoder, fakes.decoder)
-    extractors = [plan.extractors[name] for name, each in plan.given.items() if each.extractor is None]
+    extractors = [plan.extractors[name] for name, each in plan.given.items() if not each.is_labeled]
     if extractors and plan.protocol.reference_statistics != "with images":
         info = fakes.extractor
         names = dict.fromkeys(

@@ -20,6 +20,7 @@ from genpr.features.registry import (
     canonical_name,
     dim_of,
     group_by_network,
+    network_module,
     parse_name,
     require_weights,
     weights_of,
@@ -171,11 +172,21 @@ def given_moments(
         extractor = extractors[name]
         theirs = recipe.statistics_of.get(name, extractor)
         fitting = [each for each in statistics.moments if each.is_of(theirs, primary)]
+        if not fitting and is_custom(
+            theirs
+        ):  # whose extractor may have any name; it is compared once it is loaded
+            custom = [each for each in statistics.moments if each.extractor and is_custom(each.extractor)]
+            fitting = custom if len(custom) == 1 else []
         if fitting:
             dim = dim_of(extractor) if isinstance(extractor, str) else extractor.dim
             check_width(statistics, fitting[0], dim, name)
             found[name] = fitting[0]
     return found
+
+
+def is_custom(extractor: ExtractorKey) -> bool:
+    """Whether this is the name of a custom extractor."""
+    return isinstance(extractor, str) and network_module(extractor) is None
 
 
 def check_width(
@@ -248,6 +259,11 @@ def _check_given(
         if theirs is not None and name not in given:
             text = f"{source} has the moments of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
             raise FeatureError(text, code="other-extractor", path=source)
+    distances = list(filter(takes_moments, extractors))
+    if (is_needed and distances and not given) or (not has_reals and set(distances) - set(given)):
+        name = next(name for name in distances if name not in given)
+        text = f"{source} has {_held(statistics)}, but {name} is on {_name(extractors[name])} features; choose the extractor of the file, or another file"
+        raise FeatureError(text, code="other-extractor", path=source)
     lacking = [name for name in extractors if METRICS[name].uses_reals and name not in given]
     if lacking and not has_reals:
         features = some(list(dict.fromkeys(_name(extractors[name]) for name in lacking)), longest=200)
@@ -257,11 +273,6 @@ def _check_given(
             code="no-images-in-statistics",
             path=source,
         )
-    distances = list(filter(takes_moments, extractors))
-    if is_needed and distances and not given:
-        extractor = _name(extractors[distances[0]])
-        text = f"{source} has {_held(statistics)}, but {distances[0]} is on {extractor} features; choose the extractor of the file, or another file"
-        raise FeatureError(text, code="other-extractor", path=source)
     if is_needed and not given:
         text = f"{source} has {_held(statistics)}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)

@@ -16,7 +16,14 @@ from genpr.evaluation.diagnostics import decoding_notices, notices_of
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, NeighborResult, control_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
-from genpr.evaluation.plan import ScorePlan, check_width, given_moments, statistics_beside, takes_moments
+from genpr.evaluation.plan import (
+    ScorePlan,
+    check_width,
+    given_moments,
+    is_custom,
+    statistics_beside,
+    takes_moments,
+)
 from genpr.evaluation.result import (
     HubSummary,
     Identities,
@@ -257,10 +264,14 @@ class FittedReference:
     ) -> None:
         """Raise an error for moments of other features than those of the fakes, if both are known."""
         for name, moments in given.items():
-            features = fakes[self.plan.extractors[name]]
+            extractor = self.plan.extractors[name]
+            features = fakes[extractor]
             check_width(statistics, moments, features.features.shape[1], name)
             ours, theirs = moments.info, features.extractor
-            if ours is not None and theirs is not None and "unknown" not in {ours.resize, theirs.resize}:
+            if ours is None or theirs is None:
+                continue
+            is_known = all(each.resize != "unknown" or each.weights_sha256 for each in (ours, theirs))
+            if is_known or (is_custom(ours.name) and ours.name not in (theirs.name, extractor)):
                 check_same_extractor(statistics.source, ours, features.source, theirs)
 
     def _statistics_of_fakes(

@@ -26,7 +26,7 @@ from genpr.errors import DataError, UsageError, some
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_statistics import KnownStatistics, find_known
 from genpr.features.plain_pickle import MAX_BYTES, read_plain_pickle
-from genpr.features.registry import is_same_extractor, parse_name
+from genpr.features.registry import is_same_extractor, network_module, parse_name
 from genpr.features.representations import FDR6
 from genpr.images.archive import CORRUPT_FILE_ERRORS, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array
@@ -82,6 +82,13 @@ class FeatureMoments:
     def extractor(self) -> str | None:
         """The name of the extractor."""
         return None if self.info is None else self.info.name
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether the file says which network computed the features; a name that genpr does not know says too little."""
+        if self.info is None:
+            return False
+        return network_module(self.info.name) is not None or self.info != _stated(self.info.name, self.mean)
 
     def is_of(self, extractor: object, primary: object) -> bool:
         """Whether these are moments of the features `extractor`; those without an extractor are taken for `primary`."""

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -184,6 +185,59 @@ def test_statistics_of_other_features_are_an_error(rng, tmp_path):
             genpr.score(fakes, fakes, metrics=["fd", "precision"], reference_statistics=held)
 
 
+FACTORY = """
+import torch
+
+def load(seed, resize):
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, 5))
+    network.name, network.dim, network.forward = "net", 5, lambda x, f=network.forward: f(x.float())
+    if resize:
+        network.resize = resize
+    return network
+
+def first(): return load(0, "a")
+def unlike(): return load(0, "b")
+def trained(): return load(1, "a")
+def first_unnamed(): return load(0, None)
+def trained_unnamed(): return load(1, None)
+"""
+
+
+def test_statistics_of_a_factory_are_for_the_extractor_that_it_returns(rng, tmp_path):
+    (tmp_path / "net.py").write_text(FACTORY)
+    images = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    for written, read, is_same in (
+        *(("first", "first", True), ("first", "unlike", False), ("first", "trained", False)),
+        *(("first_unnamed", "first_unnamed", True), ("first_unnamed", "trained_unnamed", False)),
+    ):
+        held = genpr.reference_statistics(images, extractor=f"{tmp_path}/net.py:{written}")
+        for real, given in ((held, {}), (images, {"reference_statistics": held})):
+            options = {"extractor": f"{tmp_path}/net.py:{read}", "metrics": ["fd"], "control": False}
+            with nullcontext() if is_same else raising(FeatureError, "other-extractor"):
+                assert genpr.score(real, images, **options, **given)["fd"] == pytest.approx(0, abs=1e-9)
+
+
+def test_statistics_alone_of_another_extractor_are_an_error_with_this_code(rng, tmp_path):
+    images = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    held = genpr.reference_statistics(images, extractor="pixels")
+    for options in (
+        *({"extractor": "gabor"}, {"extractor": "gabor", "metrics": ["fd"]}),
+        *({"metrics": ["fid"]}, {"metrics": ["fd", "fid"]}),
+    ):
+        with raising(FeatureError, "other-extractor"):
+            genpr.score(held, images, **options)
+
+
+def test_names_of_unknown_models_in_a_pickle_are_no_labels(rng, fake, tmp_path):
+    (tmp_path / "x.pkl").write_bytes(
+        pickle.dumps({key: {"mu": np.ones(D), "sigma": np.eye(D)} for key in "ab"})
+    )
+    converted = genpr.reference_statistics(tmp_path / "x.pkl", tmp_path / "x.npz")
+    for held in (tmp_path / "x.pkl", tmp_path / "x.npz", converted):
+        assert "statistics-unlabeled" in codes(genpr.score(held, fake))
+
+
 def test_moments_of_too_few_images_are_a_deviation_from_the_protocol(rng, tmp_path, monkeypatch):
     changes = {"extractor": "inception-64", "metrics": ("fd",), "prepare": None, "n_fake": 90}
     own = {name: replace(find_protocol(name), **changes) for name in ("coco30k", "mar")}
@@ -211,6 +265,7 @@ def test_published_statistics_of_edm2_are_used_by_their_metrics(rng, tmp_path):
     found = genpr.score(tmp_path / "img.pkl", fakes)
     assert found["fid"] == pytest.approx(2048 + 2048)  # of the means, and the trace with a covariance of 0
     assert found.reference_statistics.count == 5000
+    assert "statistics-unlabeled" not in codes(found)
     converted = genpr.reference_statistics(tmp_path / "img.pkl", tmp_path / "img.npz")
     keys = ["mu", "dinov2-vitl14@torch-bicubic-antialias/mu"]
     assert [each.key for each in converted.moments] == keys
