@@ -31,7 +31,8 @@ from genpr.storage import open_regular
 _LABEL_NAME = "label"  # of a label column without metadata about classes
 _MAX_CLASS_NAME = 1000  # characters of the name of a class
 _SUFFIX = ".parquet"
-_SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
+_SHARD = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
+_SPLIT = re.compile(r"(train|test|val|valid|validation|dev|eval)(?![A-Za-z])")
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, instead of a whole row group
 _LABELS_AT_ONCE = 8192
@@ -264,14 +265,21 @@ def parquet_files(folder: Path) -> list[str]:
 
 def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> ConcatSource:
     """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
-    paths = map(PurePosixPath, files)
-    found = (path.parent / named[1] for path in paths if (named := _SPLIT.fullmatch(path.name)))
-    splits = list(dict.fromkeys(found))
+    splits = dict(reversed([found for each in files if (found := _split_of(PurePosixPath(each)))]))
     if len(splits) > 1:
-        raise several_splits_error(name, [*map(str, splits)], f"{folder / splits[0]}-*{_SUFFIX}")
+        raise several_splits_error(name, sorted(splits), str(folder / splits[min(splits)]))
     return concat_sources(
         name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice)
     )
+
+
+def _split_of(path: PurePosixPath) -> tuple[str, str] | None:
+    """The split that a path names, and a pattern for its files; None if it names none."""
+    if shard := _SHARD.fullmatch(path.name):
+        return str(path.parent / shard[1]), f"{path.parent / shard[1]}-*{_SUFFIX}"
+    if named := _SPLIT.match(path.name):
+        return str(path.parent / named[1]), f"{path.parent / named[1]}*{_SUFFIX}"
+    return (str(path.parent), str(path.parent)) if _SPLIT.fullmatch(path.parent.name) else None
 
 
 def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noqa: ANN401 - pyarrow has no types

@@ -1,6 +1,7 @@
 """Parquet files, saved data sets and objects of Hugging Face's `datasets`: raw bytes, one row group at a time."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -251,6 +252,23 @@ def test_splits_are_never_mixed(hub, tmp_path):
     assert error.code == "several-splits"
     assert f"{folder}/data/test-*.parquet" in str(error)
     assert len(open_source(f"{folder}/data/train-*.parquet")) == 12
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["train.parquet test.parquet", "train-0.parquet test-0.parquet", "a/train/0.parquet a/test/0.parquet"],
+)
+def test_splits_are_recognized_by_names_of_files_and_folders(hub, tmp_path, names):
+    first, second = (tmp_path / each for each in names.split())
+    for path in (first, second):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(hub / "x.parquet", path)
+    error = raised(UsageError, open_source, tmp_path)
+    assert error.code == "several-splits"
+    suggested = re.search(r"such as '(.+?)'", str(error))[1]
+    assert len(open_source(suggested)) == len(open_source(first))
+    second.rename(second.with_name("more.parquet") if "a/" not in names else first.with_name("1.parquet"))
+    assert len(open_source(tmp_path)) == 2 * len(open_source(first))
 
 
 def test_missing_pyarrow_is_a_resource_error(hub, monkeypatch):
