@@ -87,7 +87,11 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     )
     if found and not force:
         shown = some(found, longest=200, between="; ")
-        text = f"these results are not comparable: {shown}. Score again with equal settings (--max-images N gives equal numbers of images), or compare anyway with --force"
+        names = {result.extractor.name for result in results.values() if result.extractor is not None}
+        fix = "Score again with equal settings (--max-images N gives equal numbers of images)"
+        if len(names) > 1:
+            fix = "Compare results of one extractor; genpr.load_results reads those of a panel by name"
+        text = f"these results are not comparable: {shown}. {fix}, or compare anyway with --force"
         raise DataError(text, code="not-alike")
     return Comparison(results, metrics, tuple(found))
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from textwrap import fill
 from typing import Literal
 
-from rich import box
-from rich.cells import cell_len, chop_cells
-from rich.console import Console
-from rich.table import Table
-
 from genpr.errors import printable
+
+_state = random.getstate()  # rich draws a number when it is imported
+from rich import box  # noqa: E402
+from rich.cells import cell_len, chop_cells  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+random.setstate(_state)
 
 WIDTH = 80
 _MAX_LENGTH = 400

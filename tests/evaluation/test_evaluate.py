@@ -267,3 +267,42 @@ def test_repeated_scores_leak_no_files_or_threads_and_equal_those_of_a_new_evalu
     for number in (0, 2):
         assert numbers(genpr.Evaluator(real, **options).score(fakes[number])) == seen[number][2]
     assert seen[0][2] != seen[2][2]
+
+
+@pytest.fixture
+def damaged(write_images, rng):
+    """Pixels of 60 images, and a folder of these and a damaged one."""
+    pixels = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+    folder = write_images("damaged", pixels)
+    (folder / "x.png").write_bytes(b"\x89PNG")
+    return pixels, folder
+
+
+def test_images_left_out_of_held_out_reals_and_modes_are_reported(damaged):
+    pixels, folder = damaged
+    options = {"extractor": "pixels", "device": "cpu", "on_bad": "skip", "max_bad": 0.1}
+    for role, found in (
+        ("held-out", genpr.score(pixels, pixels, held_out=folder, metrics=["c_t"], control=False, **options)),
+        ("real", genpr.find_modes(folder, pixels, **options)),
+        ("fake", genpr.find_modes(pixels, folder, **options)),
+    ):
+        messages = [item.message for item in found.notices if item.code == "skipped"]
+        assert [message.split(" images")[0] for message in messages] == [f"1 of 61 {role}"]
+
+
+def test_names_that_no_file_can_have_are_missing_paths(rng):
+    for suffix in ("", ".npz", ".safetensors"):
+        for side in ("real", "fake", "held_out"):
+            with raising(UsageError, "path-not-found"):
+                genpr.score(
+                    **{
+                        "real": rng.normal(size=(9, 2)),
+                        "fake": rng.normal(size=(9, 2)),
+                        side: "x" * 5000 + suffix,
+                    }
+                )
+
+
+def test_pooled_features_that_are_not_flat_are_no_images(rng):
+    with raising(FeatureError, "feature-shape", "flatten"):
+        genpr.score(rng.normal(size=(30, 4, 1, 1)), rng.normal(size=(30, 4)))
