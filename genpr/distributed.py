@@ -18,19 +18,20 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from genpr.errors import GenprError, ResourceError, UsageError
+from genpr.errors import GenprError, ResourceError, UsageError, short
 from genpr.runtime import (
     LAUNCHER_VARIABLES,
     available_cores,
     check_device,
     is_launched,
+    is_out_of_memory,
     resolve_device,
     shared_machine,
     torch_threads,
@@ -54,6 +55,7 @@ _WATCH_PAUSE = 0.2
 # Seconds for a rank that closed a connection to report its error, and for others to read it.
 _REPORT_TIME = 1.0
 _ALL_ARRIVED, _TIMED_OUT = "go", "given up"
+SAME_ARGUMENTS = "pass the same arguments on all ranks"
 _ONE_DEVICE_EACH = (
     "each process needs a separate GPU as torch's current device (torchrun --nproc-per-node gpu, srun --gpus-per-task=1), or "
     "the CPU (--device cpu, in Python all_ranks(device='cpu'))"
@@ -86,12 +88,12 @@ class Communicator:
         """The `items` of this rank: r, r + size, ..."""
         return items[self.rank :: self.size]
 
-    def all_gather(self, rows: Tensor) -> list[Tensor]:
-        """The `rows` (n, ...) of every rank, by rank; n may differ."""
+    def all_gather(self, rows: Tensor, what: str = "rows") -> list[Tensor]:
+        """The `rows` (n, ...) of every rank, by rank; n may differ. `what` they are must be equal on all ranks."""
         if self.is_single_process:
             return [rows]
         rows = rows.contiguous()
-        counts = self._synchronize(f"all_gather {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
+        counts = self._synchronize(f"all_gather {what} {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
         parts = [
             rows if rank == self.rank else rows.new_empty(count, *rows.shape[1:])
             for rank, count in enumerate(counts)
@@ -132,7 +134,7 @@ class Communicator:
         buffer = io.BytesIO()
         # torch.save writes the whole storage of a view.
         torch.save([tuple(part.clone() for part in each) for each in results], buffer)
-        parts = map(io.BytesIO, self._all_gather_bytes(buffer.getvalue()))
+        parts = map(io.BytesIO, self._all_gather_bytes(buffer.getvalue(), "tensors"))
         return [torch.load(part, map_location=device, weights_only=True) for part in parts]
 
     def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
@@ -155,11 +157,30 @@ class Communicator:
         self._wait(dist.all_reduce(total, group=self._group, async_op=True))
         return total
 
-    def all_gather_object(self, value: Any) -> list[Any]:  # noqa: ANN401 - plain JSON types
-        """The `value`, of plain JSON types, of every rank, by rank."""
+    def all_gather_object(self, value: Any, what: str = "object") -> list[Any]:  # noqa: ANN401 - plain JSON types
+        """The `value`, of plain JSON types, of every rank, by rank; see `all_gather`."""
         if self.is_single_process:
             return [value]
-        return [json.loads(part) for part in self._all_gather_bytes(json.dumps(value).encode())]
+        return [json.loads(part) for part in self._all_gather_bytes(json.dumps(value).encode(), what)]
+
+    def check_same(
+        self,
+        own: Mapping[str, Any],
+        what: str,
+        advice: str = SAME_ARGUMENTS,
+        error: Callable[..., GenprError] = UsageError,
+    ) -> None:
+        """Raise an error on all ranks that names what differs between them ("ranks-differ"); `own` are plain JSON types."""
+        if not self.is_single_process:
+            found = _difference(dict(enumerate(self.all_gather_object(own, what))), what)
+            if found is not None:
+                self.raise_on_all_ranks(error(f"{found}; {advice}", code="ranks-differ"))
+
+    def raise_on_all_ranks(self, error: GenprError) -> NoReturn:
+        """Raise an error that every rank has found, when all have found it: an error interrupts other ranks."""
+        with suppress(ResourceError):
+            self._synchronize("raise")
+        raise error
 
     def broadcast_from_rank0(self, compute: Callable[[], _Value]) -> _Value:
         """The result of `compute`, of plain JSON types, which is called on rank 0 only."""
@@ -169,7 +190,7 @@ class Communicator:
         if self.is_rank_zero:
             with single_process():
                 value = compute()
-        found: _Value = self.all_gather_object(value)[0]
+        found: _Value = self.all_gather_object(value, f"result of {getattr(compute, '__qualname__', '')}")[0]
         return found
 
     def finish(self) -> None:
@@ -178,10 +199,10 @@ class Communicator:
             self._synchronize("finish")
             self._is_finished = True
 
-    def _all_gather_bytes(self, data: bytes) -> list[bytes]:
+    def _all_gather_bytes(self, data: bytes, what: str) -> list[bytes]:
         import torch
 
-        parts = self.all_gather(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        parts = self.all_gather(torch.frombuffer(bytearray(data), dtype=torch.uint8), what)
         return [part.numpy().tobytes() for part in parts]
 
     def _synchronize(self, operation: str, number: int = 0) -> list[int]:
@@ -313,7 +334,8 @@ def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -
         The communicator; `is_rank_zero` is true in one of the processes.
 
     Raises:
-        UsageError: An argument is invalid ("bad-option").
+        UsageError: An argument is invalid ("bad-option"), or other ranks have other options or extractors ("ranks-differ"); for
+            other images or features it is a DataError.
         ResourceError: Other ranks do not start ("ranks-missing"), end without a report ("ranks-lost"), fail
             ("rank-failed"), or make different calls ("ranks-apart"); or there is no GPU for each ("no-cuda").
 
@@ -364,6 +386,9 @@ def join_ranks(
     if dist.get_world_size() == 1:
         yield current_communicator(), None
         return
+    # Before the first collective operation, whose backends depend on it.
+    hint, own = "call all_ranks on every rank", {"device": "cuda" if on_gpu else "cpu"}
+    TrainingRanks.from_group().barrier("genpr.all_ranks", timeout=timeout, hint=hint, own=own)
     has_nccl = on_gpu and dist.is_nccl_available()
     group = dist.new_group(
         backend="cpu:gloo,cuda:nccl" if has_nccl else "gloo", timeout=timedelta(seconds=timeout)
@@ -433,7 +458,7 @@ def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
     own: dict[str, Any] = {"machine": socket.gethostname(), "cores": available_cores(), "gpu": None}
     if on_gpu:
         own["gpu"] = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
-    everywhere = communicator.all_gather_object(own)
+    everywhere = communicator.all_gather_object(own, "machines")
     owners: dict[tuple[str, str], int] = {}
     for rank, each in enumerate(everywhere):
         machine, gpu = each["machine"], each["gpu"]
@@ -466,7 +491,10 @@ class Failure:
             return cls(rank, code, code, 128 + (signal_number or signal.SIGINT))
         if isinstance(error, GenprError):
             return cls(rank, error.code, str(error), error.exit_code)
-        return cls(rank, "bug", f"{type(error).__name__}: {error}", 1)
+        exit_code = (
+            ResourceError.exit_code if is_out_of_memory(error) else getattr(error, "exit_code", 1)
+        )  # of click
+        return cls(rank, "bug", f"{type(error).__name__}: {error}", exit_code)
 
     @property
     def is_signal(self) -> bool:
@@ -630,20 +658,27 @@ class TrainingRanks:
         """Whether there are no other processes."""
         return len(self.ranks) == 1
 
-    def barrier(self, name: str, *, timeout: float, hint: str) -> None:
-        """Wait for all ranks; raise on all ranks that arrived if others do not."""
+    def barrier(self, name: str, *, timeout: float, hint: str, own: Mapping[str, Any] | None = None) -> None:
+        """Wait for all ranks; raise on all ranks that arrived if others do not, or if `own`, of plain JSON types, differs."""
         if self.is_single_process:
             return
         store, key = self._rendezvous("barrier", name)
         while store.has(key) and store.get(key) == _TIMED_OUT:  # of an earlier call
             store, key = self._rendezvous("barrier", name)
-        store.set(f"{key}/{self.rank}")
+        store.set(f"{key}/{self.rank}", own or {})
         if store.count(f"{key}/arrived") == len(self.ranks):
             store.set_once(key, _ALL_ARRIVED)
         elif not store.wait(key, seconds=timeout):
             store.set_once(key, _TIMED_OUT)
         if store.get(key) == _ALL_ARRIVED:
-            return
+            by_rank = {rank: store.get(f"{key}/{rank}") for rank in self.ranks}
+            found = _difference(by_rank, f"options of {name}")
+            if found is None:
+                return
+            with suppress(RanksLostError):  # the store may end with any rank
+                store.set(f"{key}/{self.rank}/read")
+                store.wait(*(f"{key}/{rank}/read" for rank in self.ranks), seconds=_REPORT_TIME)
+            raise UsageError(f"{found}; {SAME_ARGUMENTS}", code="ranks-differ")
         missing = [str(rank) for rank in self.ranks if not store.has(f"{key}/{rank}")]
         others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
         text = f"rank {self.rank} reached {name}, but {others} did not within {timeout:g} s; {hint}"
@@ -671,11 +706,43 @@ class TrainingRanks:
         result: _Value = found["value"]
         return result
 
+    def check_same_as_rank0(self, own: Mapping[str, Any], what: str, *, timeout: float) -> None:
+        """Raise an error on a rank whose `own` options, of plain JSON types, are not those of rank 0, which does not wait."""
+        first = self.broadcast_from_rank0(what, lambda: own, timeout=timeout)
+        if found := _difference({self.ranks[0]: first, self.rank: own}, what):
+            raise UsageError(f"{found}; {SAME_ARGUMENTS}", code="ranks-differ")
+
     def _rendezvous(self, kind: str, name: str) -> tuple[_Store, str]:
         """The store, and the key of the next synchronization of this name."""
         key = f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
         _rendezvous_counts[key] += 1
         return _Store("genpr/training", self.rank), f"{key}/{_rendezvous_counts[key]}"
+
+
+def _difference(by_rank: Mapping[int, Mapping[str, Any]], what: str) -> str | None:
+    """The first entry that differs between ranks, as text; None if none does."""
+    (first, own), *others = by_rank.items()
+    for name in dict.fromkeys(itertools.chain(*by_rank.values())):
+        for rank, other in others:
+            if own.get(name) != other.get(name):
+                mine, theirs = own.get(name), other.get(name)
+                if isinstance(mine, dict) and isinstance(theirs, dict):
+                    return _difference({first: mine, rank: theirs}, f"{what} of {name}")
+                values = f"{_shown(mine)} and {_shown(theirs)}"
+                return f"rank {first} and rank {rank} have different {what} ({name}: {values})"
+    return None
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def content_hash(content: Tensor) -> str:
+    """A checksum of a tensor on any device, with its type and shape."""
+    checksum = zlib.crc32(content.detach().cpu().contiguous().numpy().data)
+    return f"{checksum:08x} of {str(content.dtype).removeprefix('torch.')} {tuple(content.shape)}"
 
 
 def _one_line(error: Exception) -> str:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from genpr.distributed import current_communicator
+from genpr.features.options import shared_options
+
 if TYPE_CHECKING:
     from click.types import OptionHelpExtra
 
@@ -70,6 +73,14 @@ class GroupedCommand(click.Command):
         self._has_more = any(_group_of(each) == "advanced" for each in self.params)
         if self._has_more:
             self.params.append(_help_all())
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click.Command
+        """Run the command, which needs the same options on all ranks that share it ("ranks-differ")."""
+        flags = {each.name or "": each.opts[0] for each in self.params if isinstance(each, click.Option)}
+        shared = shared_options({name: value for name, value in ctx.params.items() if name in flags})
+        own = {flags[name]: value for name, value in shared.items()}
+        current_communicator().check_same(own, f"options of {ctx.info_name}")
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups below each other, aligned."""

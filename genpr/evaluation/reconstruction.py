@@ -32,7 +32,7 @@ from genpr.features.inputs import OpenedImages, open_input
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_weights, weights_of
-from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, SourceFeatures, check_options_of_ranks, with_cpu_fallback
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
 from genpr.images.item import SubsetSource
@@ -105,6 +105,7 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
 
 def reconstruct_with(real: object, reconstructed: object, options: ReconstructOptions) -> Reconstructed:
     """Implementation of `reconstruct`, with the values of each pair."""
+    check_options_of_ranks(options)
     with memory_limit(options.max_memory):
         embedder, opened = Embedder(options), (_opened(real, "real"), _opened(reconstructed, "reconstructed"))
         *parts, paired_by = pair_sources(*(each.source for each in opened))

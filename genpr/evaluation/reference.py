@@ -89,6 +89,8 @@ class FittedReference:
         self._label_scorer: LabelScorer | None = None
         self._fitted: FittedMetrics | None = None
         self._run(self._fit)
+        if not current_communicator().is_single_process:  # labels and statistics, too
+            current_communicator().check_same(self.recipe, "options")
 
     @property
     def recipe(self) -> dict[str, Any]:

@@ -9,9 +9,10 @@ Blocks share no batch, so the assignment of blocks to ranks does not change any 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
-from genpr.errors import DataError, FeatureError, ImageError, ResourceError
+from genpr.errors import DataError, FeatureError, ImageError, ResourceError, UsageError
 from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
 from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
@@ -52,6 +53,10 @@ _WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run 
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
 _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _HASH = 32
+_COMPARED = 16  # runs of as many images, of which ranks compare the contents
+_EMBEDDED = 8  # of these images, which every rank embeds
+_ROUNDING = 1e-3  # of the largest feature, by which ranks on processors of different kinds may differ
+_IDENTITY = "dim", "resize", "weights_sha256", "cache_key"
 
 
 @entry_point
@@ -104,6 +109,9 @@ def embed_source(
             runs.append(_ExtractorRun(forward, cache, embedded))
             readers.append((forward.prepare_on_host, cache))
             stack.enter_context(evaluation_mode(extractor))
+        if not communicator.is_single_process:
+            infos = [extractor.info for extractor, _ in extractors]
+            _check_extractors_of_ranks(runs, infos, share, policy)
         images = stack.enter_context(closing(read_ahead(share, readers, policy)))
         batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
         try:
@@ -116,8 +124,7 @@ def embed_source(
                 device, size = run.forward.device, run.forward.batch_size
                 if size < batch_size:
                     emit_notice("oom-smaller-batches", device=device, requested=batch_size, size=size)
-    if not communicator.is_single_process:
-        share.check_names()
+    share.check_visited()
     total, found = source.total if isinstance(source, ShardSource) else len(share.names), []
     for run, (extractor, _) in zip(runs, extractors, strict=True):
         embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
@@ -133,50 +140,107 @@ def embed_source(
 class RankShare:
     """The images of a source that rank r embeds: those of blocks r, r + size, r + 2 size, ...
 
-    Every rank iterates over the whole list and reads only its own images. `names` has all images visited so far, `total` is
-    None for a source of unknown length, and `most` is an upper bound of the number of images of this rank.
+    Every rank must have the same images ("ranks-differ"). Where their names are known, a rank reads only its own images and
+    those at the positions `compared`, of which all ranks compare the contents; otherwise it reads all images and compares
+    all. `names` has all images visited so far, `total` is None for a source of unknown length, and `most` is an upper bound of
+    the number of images of this rank.
     """
 
     def __init__(self, source: ImageSource, communicator: Communicator) -> None:
-        self._source, self._communicator = source, communicator
+        self._source, self.communicator = source, communicator
         self.names: list[str] = []
+        self.compared: list[int] = []
         self.size = communicator.size
-        self.total = known_length(source)
-        self.most = self.total
-        if not communicator.is_single_process:
-            self._check(self.total, "images")
-            if self.total is not None:
-                blocks_of_rank = -(-self.total // (BLOCK * communicator.size))
-                self.most = min(self.total, blocks_of_rank * BLOCK)
+        self.total = self.most = known_length(source)
+        self._is_indexed, self._visited = False, dict[str, str]()
+        if communicator.is_single_process:
+            return
+        own: dict[str, Any] = {"number of images": self.total}
+        if self.total is not None:
+            blocks_of_rank = -(-self.total // (BLOCK * communicator.size))
+            self.most = min(self.total, blocks_of_rank * BLOCK)
+            if (names := source.names()) is not None:
+                self._is_indexed = True
+                self.names.extend(names)
+                self.compared = _positions_to_compare(self.total)
+                own["hash of names"] = names_sha256(self.names)[:16]
+                with ThreadPoolExecutor(usable_cores()) as pool:
+                    contents = pool.map(_content, source.select(self.compared))
+                    own |= zip(map(self.names.__getitem__, self.compared), contents, strict=True)
+        self._check(own)
 
     def __iter__(self) -> Iterator[tuple[int, Item]]:
         """This rank's images, each with its position in the source."""
-        rank, size = self._communicator.rank, self._communicator.size
-        names = None if self._communicator.is_single_process or self.total is None else self._source.names()
-        if names is None:
-            for position, item in enumerate(self._source):
-                self.names.append(item.name)
-                if position // BLOCK % size == rank:
-                    yield position, item
+        rank, size = self.communicator.rank, self.communicator.size
+        if self._is_indexed:
+            # Images of other ranks are not iterated over, which for parquet would read them.
+            positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
+            yield from zip(positions, self._source.select(positions), strict=True)
             return
-        # Images of other ranks are not iterated over, which for parquet would read them.
-        self.names.extend(names)
-        positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
-        yield from zip(positions, self._source.select(positions), strict=True)
+        digest = hashlib.sha256()
+        for position, item in enumerate(self._source):
+            self.names.append(item.name)
+            if size > 1:  # an iterable, whose images can be read again
+                digest.update(_content(item).encode())
+                first = position // BLOCK * BLOCK
+                self._visited[f"images {first:,} to {first + BLOCK - 1:,}"] = digest.hexdigest()[:16]
+            if position // BLOCK % size == rank:
+                yield position, item
 
-    def check_names(self) -> None:
-        """Raise an error if the ranks iterated over different lists ("ranks-differ")."""
-        self._check([len(self.names), names_sha256(self.names)[:16]], "images and hash of their names")
+    def some_compared(self) -> Iterator[tuple[int, Item]]:
+        """Some of the compared images, each with its position in the source."""
+        positions = self.compared[:: -(-len(self.compared) // _EMBEDDED) or 1]
+        return zip(positions, self._source.select(positions), strict=True)
 
-    def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
-        for rank, other in enumerate(self._communicator.all_gather_object(own)):
-            if other != own:
-                raise DataError(
-                    f"{printable(self._source.name)} differs between ranks: {what} are {own} on rank "
-                    f"{self._communicator.rank} and {other} on rank {rank}; all machines must see the same files",
-                    code="ranks-differ",
-                    path=self._source.name,
-                )
+    def check_visited(self) -> None:
+        """Raise an error if the ranks iterated over different images."""
+        if self.size > 1 and not self._is_indexed:
+            self._check({"number of images": len(self.names), **self._visited})
+
+    def _check(self, own: Mapping[str, Any]) -> None:
+        name = self._source.name
+        advice = f"{printable(name)} must have the same images in the same order on all ranks"
+        self.communicator.check_same(own, "images", advice, partial(DataError, path=name))
+
+
+def _positions_to_compare(total: int) -> list[int]:
+    """16 runs of 16 images, evenly spaced, so that few row groups of a parquet file are read; or all of fewer images."""
+    starts = [total * run // _COMPARED for run in range(_COMPARED)]
+    return sorted({at for start in starts for at in range(start, min(start + _COMPARED, total))})
+
+
+def _content(item: Item) -> str:
+    """The hash of an image, or why it cannot be read."""
+    try:
+        return content_sha256(item.read())[:16]
+    except ImageError as error:
+        return error.code
+
+
+def _check_extractors_of_ranks(
+    runs: Sequence[_ExtractorRun], infos: Sequence[ExtractorInfo], share: RankShare, policy: DecodePolicy
+) -> None:
+    """Raise an error if other ranks embed in another way, such as a few of the compared images."""
+    own: dict[str, Any] = {f"extractor {number}": info.name for number, info in enumerate(infos, 1)}
+    own |= {f"{key} of {info.name}": getattr(info, key) for info in infos for key in _IDENTITY}
+    own |= {"batch_size": runs[0].forward.requested, **decoder_versions(), **policy.choices}
+    what, advice = "extractors", "all ranks must embed with the same code, weights and options"
+    communicator = share.communicator
+    communicator.check_same(own, what, advice)
+    loaded = _load(share.some_compared(), [(run.forward.prepare_on_host, None) for run in runs], policy)
+    for number, (run, info) in enumerate(zip(runs, infos, strict=True)):
+        images = [each[number] for each in loaded]
+        usable = [(0, image, image.pixels) for image in images if image.pixels is not None]
+        rows = [row for row in usable if row[2].shape == usable[0][2].shape]
+        features = run.forward.embed(rows) if rows else torch.empty(0, info.dim, device="cpu")
+        if run.forward.is_on_gpu:
+            torch.cuda.synchronize(run.forward.device)
+        first, *others = communicator.all_gather(features, "features of images")
+        margin = _ROUNDING * float(first.abs().nan_to_num().max()) if rows else 0.0
+        for rank, other in enumerate(others, 1):
+            if not torch.allclose(first, other, rtol=0, atol=margin, equal_nan=True):
+                text = f"rank 0 and rank {rank} have different {what} ({info.name} returns other features for the same images); {advice}"
+                communicator.raise_on_all_ranks(UsageError(text, code="ranks-differ"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +384,7 @@ class EmbeddedImages:
             "n_cached": self.n_cached,
         }
         hashes = torch.from_numpy(np.frombuffer(self.identities, np.uint8).reshape(-1, _HASH))
-        records = communicator.all_gather_object(own)
+        records = communicator.all_gather_object(own, "facts of images")
         counts = {int(block): count for each in records for block, count in each["counts"].items()}
         errors = sorted(entry for each in records for entry in each["bad"])
         return EmbeddedImages(

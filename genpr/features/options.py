@@ -9,8 +9,9 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cached_property, wraps
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from genpr.errors import UsageError, similar
@@ -133,6 +134,34 @@ def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa:
     """The names among `names` whose value is not the default."""
     own = [each for each in fields(options) if each.name in names]
     return [each.name for each in own if getattr(options, each.name) != each.default]
+
+
+_OF_ONE_RANK = (
+    *("device", "weights", "offline", "cache", "cache_dir", "max_memory", "progress"),
+    *("quiet", "as_json"),
+)
+_FILES = (  # which another rank may have elsewhere; but all have them, or none
+    *("held_out", "reference_statistics", "real_labels", "fake_labels"),
+    *("copies_of", "calibrate_on", "html", "table"),
+)
+
+
+def shared_options(options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option record, or options by name
+    """The options that must be equal on all ranks that compute one score, as plain JSON types."""
+    if is_dataclass(options):
+        options = {each.name: getattr(options, each.name) for each in fields(options)}
+    shared = {name: value for name, value in options.items() if name not in _OF_ONE_RANK}
+    return {name: value is not None if name in _FILES else _plain(value) for name, value in shared.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return shared_options(value)
+    return value if value is None or isinstance(value, bool | str) else type(value).__name__
 
 
 def parse_share(text: str) -> float:

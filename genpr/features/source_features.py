@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genpr import __version__
 from genpr.content_order import random_order
-from genpr.distributed import current_communicator
+from genpr.distributed import content_hash, current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import extractor_info, wrap_extractor
@@ -22,7 +23,7 @@ from genpr.features.embed import embed_source
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, check_same_extractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, OpenedInput
-from genpr.features.options import EmbedKeywords, EmbedOptions
+from genpr.features.options import EmbedKeywords, EmbedOptions, shared_options
 from genpr.features.registry import (
     check_weights_used,
     dim_of,
@@ -132,9 +133,14 @@ def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     """The notices of all ranks without duplicates, which rank 0 shows."""
     communicator = current_communicator()
     if not communicator.is_single_process:
-        gathered = communicator.all_gather_object([asdict(item) for item in notices])
+        gathered = communicator.all_gather_object([asdict(item) for item in notices], "notices")
         notices = [Notice(**item) for each in gathered for item in each]
     return tuple(dict.fromkeys(notices))
+
+
+def check_options_of_ranks(options: EmbedOptions) -> None:
+    """Raise an error if other ranks have other options or another version of genpr ("ranks-differ")."""
+    current_communicator().check_same({"genpr": __version__, **shared_options(options)}, "options")
 
 
 _Found = TypeVar("_Found")
@@ -201,8 +207,10 @@ class SourceFeatures:
 
         A weights file may also belong to an extractor in `elsewhere`, which only other sources need.
         """
+        check_options_of_ranks(self._embedder.options)
         missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
         if isinstance(self.opened, FeatureSet):
+            _check_features_of_ranks(self.opened)
             for key in missing:
                 self._known[key] = self._checked(self.opened, key)
         else:
@@ -319,6 +327,15 @@ class SourceFeatures:
             advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
             text = f"{self.role} ({source}) has {n} images, but at least {minimum} are needed; use more images{advice}"
             raise DataError(text, code="too-few-images", path=source)
+
+
+def _check_features_of_ranks(features: FeatureSet) -> None:
+    """Raise an error if other ranks have other features or statistics ("ranks-differ")."""
+    communicator, statistics = current_communicator(), features.statistics
+    if not communicator.is_single_process:
+        own = {"features": content_hash(features.features), "statistics": statistics and statistics.content}
+        advice = f"{printable(features.source)} must have the same features on all ranks"
+        communicator.check_same(own, "features", advice, FeatureError)
 
 
 def _check_prepared(features: FeatureSet, prepare: str) -> None:

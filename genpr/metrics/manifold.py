@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from genpr.distributed import current_communicator
 from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
@@ -149,6 +150,8 @@ class KNNManifold:
         return rarity(square_roots(counts.smallest_real_ball), self.radii)
 
     def _placed(self, queries: Features) -> IndexedPoints:
+        own = {"k": self.k, "ties": self.ties}  # it may have been fitted by each rank alone
+        current_communicator().check_same(own, "manifolds")
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
         return self.side.points.in_same_frame(checked)
@@ -304,6 +307,8 @@ def _scores(
     k = check_k(k)
     check_ties(ties)
     check_flag(sharded, "sharded")
+    own = {"metrics": [*metrics], "k": k, "ties": ties, "sharded": sharded}
+    current_communicator().check_same(own, "arguments")
     if isinstance(real, KNNManifold):
         if sharded:
             raise UsageError(

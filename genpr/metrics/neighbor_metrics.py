@@ -171,7 +171,7 @@ class NeighborMetrics:
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
         enough = fits(needed, self._device)
-        return keep if all(current_communicator().all_gather_object(enough)) else 0
+        return keep if all(current_communicator().all_gather_object(enough, "memory")) else 0
 
     def _missing_intervals(self, m: int, keep: int) -> dict[str, IntervalLimit]:
         """Why metrics have no interval with m fakes and `keep` listed neighbors each."""

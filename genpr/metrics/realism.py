@@ -21,7 +21,7 @@ from torch import Tensor
 from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at, square_roots
-from genpr.neighbors.engine import Engine, Tiles, Workers, plain_arithmetic
+from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, band_numbers, bounds_of_pairs, no_advance, split_by_band
@@ -72,7 +72,8 @@ def realism_of(
     kept = order[sorted_sq <= sorted_sq[len(sorted_sq) // 2]]
     scan = _Scan(points, sq_radii, queries, kept, engine)
     best = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
-    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+    inputs = {"features": points, "queries": queries}
+    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
         rows = engine.tiles(points.view.width, points.device).rows
         everything = torch.arange(len(queries), device=queries.device)
         blocks = workers.from_rank0(list(torch.split(everything, rows)))

@@ -39,7 +39,9 @@ def memberships_of_ranks(
     check_same_width(*sides)
     communicator, where = current_communicator(), choose_device(real, device)
     own = [*map(len, sides), sides[0].shape[1], *(str(side.dtype) for side in sides)]
-    lengths, fake_lengths, widths, *types = map(list, zip(*communicator.all_gather_object(own), strict=True))
+    lengths, fake_lengths, widths, *types = map(
+        list, zip(*communicator.all_gather_object(own, "shapes"), strict=True)
+    )
     if len({*widths}) > 1:
         raise FeatureError(
             f"the ranks have {widths} features per image; embed the images on all ranks with the same extractor",

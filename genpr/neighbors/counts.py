@@ -81,7 +81,8 @@ class Neighborhood:
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
-        with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+        inputs = {"features": points, "balls": "; ".join(map(str, balls)), "ties": ties, "keep": keep}
+        with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
             near, copies = near_candidates(points, most, engine, workers, advance)
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], engine, workers)

@@ -95,6 +95,14 @@ class Engine:
         """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
         return n * m * d <= self.direct_elements and self.communicator().size == 1
 
+    def workers(self, device: torch.device, **inputs: object) -> Workers:
+        """Workers of a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
+        communicator = self.communicator()
+        if communicator.size > 1:
+            own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
+            communicator.check_same(own, "inputs of a search")
+        return Workers(device, communicator)
+
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """Tiles for products of `width` terms on `device`."""
         profile = profile_of(device)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genpr.distributed import content_hash
 from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.device_profile import profile_of
@@ -267,6 +268,11 @@ class IndexedPoints:
     def frame(self) -> Frame:
         """The frame."""
         return self.find_frame()
+
+    @cached_property
+    def content(self) -> str:
+        """A checksum of the features."""
+        return content_hash(self.features)
 
     @cached_property
     def view(self) -> Any:  # noqa: ANN401 - a View or a CodedView, alike for all sets of a frame

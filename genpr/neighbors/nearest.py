@@ -358,7 +358,8 @@ def nearest_between(
         advance(len(queries) * len(points))
         sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
         return index[:, :k], sq[:, :k]
-    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+    inputs = {"queries": queries, "features": points, "k": k}
+    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
         found = _without_surplus(points.features, k)
         # From rank 0, so that all ranks use the same points.
         found_there = workers.from_rank0([] if found is None else [found])

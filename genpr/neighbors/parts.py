@@ -16,7 +16,7 @@ from genpr.content_order import content_order
 from genpr.memory import part_of, tile_budget
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import Engine, Workers, plain_arithmetic
+from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
@@ -88,7 +88,8 @@ def _covered_by_lists(
     if lists.length:
         short = _add(hits, short, lists, member, k, ties)
     length = max(lists.length, usual // 2)
-    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+    inputs = {"features": points, "k": k, "ties": ties}
+    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
         while len(short):
             if length > _MOST_TIMES * usual:
                 return None

@@ -374,7 +374,7 @@ class ReplicateCounter:
         self._engine, self._waiting = engine, list[Pairs]()
         with (
             plain_arithmetic(real.points.device),
-            Workers(real.points.device, engine.communicator()) as workers,
+            engine.workers(real.points.device, requests=requests) as workers,
         ):
             of_real, real_alone = _sides("real", real, fake, requests, engine, workers)
             of_fake, fake_alone = _sides("fake", fake, real, requests, engine, workers)

@@ -472,5 +472,6 @@ def scan_pairs(
             consumer.consume(pairs)
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
-    with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:
+    inputs = {"features": rows, "queries": columns}
+    with plain_arithmetic(rows.device), engine.workers(rows.device, **inputs) as workers:
         deque(sweep_between(rows, columns, *reaches, engine, workers, consume, advance), maxlen=0)

@@ -14,6 +14,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -256,8 +257,75 @@ def sharded(_folder):
     return found
 
 
+class Means(torch.nn.Module):
+    """An extractor: means of colors, times a factor that is no weight."""
+
+    dim = 3
+
+    def __init__(self, factor, weight=1.0):
+        super().__init__()
+        self.factor, self.weight = factor, torch.nn.Parameter(torch.tensor(weight))
+
+    def forward(self, images):
+        return images.float().mean(dim=(2, 3)) * self.factor
+
+
+def differing(folder):
+    """For each way in which the last rank differs: code, exit code and message of the error."""
+    communicator = current_communicator()
+    is_last = communicator.rank == communicator.size - 1
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 40, 16, 16, 3), dtype=np.uint8)
+    changed = pixels[1].copy()
+    changed[17, 3, 4] ^= 1
+    black_first = np.concatenate([np.zeros((1, 16, 16, 3), np.uint8), pixels[1]])
+    fakes = changed if is_last else pixels[1]
+    real, fake = features("off-center")
+    options = {"device": "cpu", "intervals": False, "control": False, "metrics": ["precision"]}
+    other = {"k": np.int64(4), "seed": 1, "ties": "strict", "metrics": ["recall"], "protocol": "prdc"}
+    other |= {"extractor": "gabor", "intervals": True, "control": True, "batch_size": 8, "max_images": 30}
+    other |= {"prepare": "resize:8", "alpha": "white", "exif": "apply", "held_out": pixels[0]}
+    with distributed.single_process():
+        alone = genpr.KNNManifold.fit(real, k=3 + is_last, device="cpu")
+        equal = genpr.KNNManifold.fit(real, k=3, device="cpu")
+
+    def score(fakes=pixels[1], **more):
+        return genpr.score(pixels[0], fakes, **{"extractor": "pixels", **options, **more})
+
+    def balls(rows=fake, **more):
+        return genpr.manifold_metrics(real, rows, device="cpu", **more)
+
+    cases = {name: partial(score, **({name: value} if is_last else {})) for name, value in other.items()}
+    cases |= {
+        "[17]": partial(score, fakes),
+        "images 48 to 63": lambda: score(iter([pixels[1], fakes])),
+        "number of images": lambda: score(iter([fakes[: 40 - is_last]])),
+        "weights_sha256": partial(score, extractor=Means(1, 1.0 + is_last)),
+        "Means returns other features": partial(score, black_first, extractor=Means(1 + is_last)),
+        "extractor 1": lambda: genpr.embed(
+            pixels[0], genpr.load_extractor(["pixels", "gabor"][is_last], device="cpu")
+        ),
+        "features": lambda: genpr.score(real, fake[::-1] if is_last else fake, **options),
+        "k: 5 and 6": partial(balls, k=5 + is_last),
+        "k: 5 and 7": partial(balls, k=5 + 2 * is_last, sharded=True),
+        "ties: closed and strict": partial(balls, ties=["closed", "strict"][is_last]),
+        "sharded": partial(balls, sharded=is_last),
+        "(99, 12)": partial(balls, fake[is_last:]),
+        "k = 4": lambda: genpr.KNNManifold.fit(real, k=3 + is_last, device="cpu"),
+        "k: 3 and 4": lambda: alone.count(fake),
+        "queries": lambda: equal.realism(fake + is_last),
+    }
+    found = {}
+    for name, case in cases.items():
+        try:
+            found[name] = str(case())
+        except genpr.GenprError as error:
+            found[name] = [error.code, error.exit_code, str(error)]
+    return found
+
+
 PYTHON = {
-    each.__name__: each for each in (scores, every_score, embedded, exchanged, sharded, out_of_sync, failing)
+    each.__name__: each
+    for each in (scores, every_score, embedded, exchanged, sharded, out_of_sync, failing, differing)
 }
 
 
@@ -302,14 +370,14 @@ def run(job, rank):
     if job["kind"] == "cli":
         from genpr.__main__ import main
 
-        sys.argv = ["genpr", *job["args"]]
+        sys.argv = ["genpr", *job["args"], *job.get("more", {}).get(str(rank), [])]
         main()
     torch.distributed.is_nccl_available = lambda: False
     try:
-        with genpr.all_ranks(device=job.get("device", "auto")) as communicator:
+        with genpr.all_ranks(device=job.get("devices", {}).get(str(rank), "auto")) as communicator:
             assert communicator.size == job["size"]
             found = PYTHON[job["name"]](folder)
-    except genpr.ResourceError as error:
+    except genpr.GenprError as error:
         found = [error.code, str(error)]
     assert current_communicator().is_single_process
     Path(f"{job['out']}.{rank}.json").write_text(json.dumps(found, sort_keys=True, default=str))

@@ -117,7 +117,9 @@ def jobs(tmp_path_factory):
     for size in (1, 3, 4):
         jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
     jobs.add("out-of-sync", kind="python", name="out_of_sync", size=2)
-    jobs.add("failing", kind="python", name="failing", size=2, gpus=["a", "a"], device="cpu")
+    cpus = {"0": "cpu", "1": "cpu"}
+    jobs.add("failing", kind="python", name="failing", size=2, gpus=["a", "a"], devices=cpus)
+    jobs.add("other-device", kind="python", name="failing", size=2, gpus=["a", "b"], devices={"0": "cpu"})
     files = [str(folder / "real.npy"), str(folder / "fake.npy")]
     for size in (1, 2):
         table = str(folder / f"rows-{size}.csv")
@@ -130,6 +132,10 @@ def jobs(tmp_path_factory):
     pixels = ["--extractor", "pixels", "--no-cache", "--json"]
     args = ["features", str(listed), str(folder / "listed.safetensors"), *pixels]
     jobs.add("cli-list-of-files", kind="cli", args=args, size=2, **{"break": ["print", 1]})
+    for size in (2, 3):
+        jobs.add(f"differing-{size}", kind="python", name="differing", size=size)
+    html = {"1": ["--html", str(folder / "page.html")]}
+    jobs.add("cli-differs", kind="cli", args=["score", *folders], size=2, more=html)
     for how in ("raise", "kill"):
         jobs.add(f"cli-{how}", kind="cli", args=["score", *folders], size=2, **{"break": [how, 1]})
     jobs.run()
@@ -179,6 +185,12 @@ def test_ranks_that_share_a_gpu_are_an_error(jobs):
     for code, message in jobs.found("same-gpu"):
         assert code == "no-cuda"
         assert "ranks 0 and 2 use the same GPU" in message
+
+
+def test_ranks_with_and_without_a_gpu_are_an_error(jobs):
+    for code, message in jobs.found("other-device"):
+        assert code == "ranks-differ"
+        assert "device: cpu and cuda" in message
 
 
 def test_sharded_memberships_equal_those_of_one_process(jobs):
@@ -246,6 +258,24 @@ def test_killed_rank_ends_all_ranks(jobs):
     first, _ = jobs.output("cli-kill", "err")
     assert first.startswith("error: rank 0 lost contact with another rank")
     assert jobs.seconds("cli-kill") < 60
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_difference_between_ranks_is_one_error_on_all_ranks(jobs, size):
+    first, *others = jobs.found(f"differing-{size}")
+    assert others == [first] * (size - 1)
+    for name, error in first.items():
+        code, exit_code, text = error
+        assert (name, code, exit_code in {2, 3}) == (name, "ranks-differ", True)
+        assert name in text
+        assert f"rank {size - 1} have" in text
+
+
+def test_option_of_one_rank_ends_a_command_with_one_message(jobs):
+    assert jobs.codes("cli-differs") == [2, 2]
+    stderr = "".join(jobs.output("cli-differs", "err"))
+    assert stderr.count("error:") == 1
+    assert "--html" in stderr
 
 
 @pytest.mark.slow

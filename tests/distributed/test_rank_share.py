@@ -2,7 +2,6 @@
 
 import zipfile
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +29,14 @@ def sources(tmp_path):
     return [open_source(tmp_path / name) for name in ("x.zip", "x.parquet")]
 
 
-def ranks_of(rank: int, size: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        rank=rank, size=size, is_single_process=size == 1, all_gather_object=lambda own: [own] * size
-    )
+class EqualRanks(Communicator):
+    """One of several ranks that all send the same."""
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size, self.is_single_process = rank, size, size == 1
+
+    def all_gather_object(self, value, what):
+        return [value] * self.size
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -42,11 +45,11 @@ def test_ranks_divide_a_source_by_blocks(sources, size, monkeypatch):
     for source in sources:
         taken = {}
         for rank in range(size):
-            share = RankShare(source, ranks_of(rank, size))
+            share = RankShare(source, EqualRanks(rank, size))
             for position, item in share:
                 taken[position] = item.read()
             assert share.names == [item.name for item in source]
-            share.check_names()
+            share.check_visited()
         assert [taken[position] for position in range(11)] == FILES
 
 
@@ -67,10 +70,19 @@ def half_damaged(tmp_path, monkeypatch):
     return source, images
 
 
-def test_images_of_other_ranks_are_not_read(half_damaged):
+def test_images_of_other_ranks_are_not_read(half_damaged, monkeypatch):
     source, images = half_damaged
-    share = RankShare(source, ranks_of(0, 2))
+    monkeypatch.setattr("genpr.features.embed._COMPARED", 0)
+    share = RankShare(source, EqualRanks(0, 2))
     assert [item.read() for _, item in share] == images[:2] + images[4:]
+
+
+@pytest.mark.parametrize(("total", "compared"), [(1, 1), (40, 40), (256, 256), (300, 256), (9000, 256)])
+def test_ranks_compare_the_contents_of_all_of_few_images_or_of_some_everywhere(total, compared):
+    source = open_source(np.zeros((total, 1, 1, 3), np.uint8))
+    positions = RankShare(source, EqualRanks(1, 2)).compared
+    assert len({*positions}) == len(positions) == compared
+    assert max(np.diff([-1, *positions, total])) <= max(1, total / 16)
 
 
 def test_searches_use_the_current_communicator(rng):
@@ -100,7 +112,7 @@ class TwoRanks(Communicator):
     def __init__(self, other):
         self._other = other
 
-    def all_gather_object(self, value):
+    def all_gather_object(self, value, what):
         return [value, self._other]
 
 
