@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
-from genpr.features.options import takes_options
+from genpr.features.options import shared_options, takes_options
 from genpr.integrations.callback import (
     CallbackKeywords,
     CallbackOptions,
@@ -69,6 +69,7 @@ class GenprLightningCallback(pl.Callback):
         check_seconds("timeout", timeout)
         self.history = History(chosen.monitor, chosen.mode)
         self._every = chosen.every
+        self._shared, self._is_checked = shared_options(chosen), False
         self._prog_bar = prog_bar
         self._timeout = timeout
         self._scorer: GenprCallback[Any] | None = None
@@ -98,7 +99,12 @@ class GenprLightningCallback(pl.Callback):
         self.history.load(state_dict)
 
     def _score(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        epoch = trainer.current_epoch
+        epoch, ranks = trainer.current_epoch, TrainingRanks.from_group()
+        if not self._is_checked:  # with another `every`, a rank would wait for rank 0
+            ranks.check_same_as_rank0(
+                self._shared, f"options of {type(self).__name__}", timeout=self._timeout
+            )
+            self._is_checked = True
         if (epoch + 1) % self._every:
             return
 
@@ -107,9 +113,7 @@ class GenprLightningCallback(pl.Callback):
                 self._scorer = self._make()
             return self._scorer.score(epoch, pl_module)
 
-        scores = TrainingRanks.from_group().broadcast_from_rank0(
-            "genpr's score", compute, timeout=self._timeout
-        )
+        scores = ranks.broadcast_from_rank0("genpr's score", compute, timeout=self._timeout)
         self.history.add(epoch, scores)
         # Every rank logs, since every rank has a ModelCheckpoint. Values are equal, so there is nothing to reduce.
         for name, value in scores.items():

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, Literal, NoReturn, Self
 
 import torch
@@ -24,7 +24,7 @@ from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.inputs import OpenedImages
-from genpr.features.options import takes_options
+from genpr.features.options import shared_options, takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.decode import decoder_versions
@@ -232,6 +232,7 @@ class PrecisionRecallDensityCoverage(Metric):
                 timeout=self._sync_timeout,
                 hint="call compute on every rank, create the metric with sync_on_compute=False to score the images of one rank, "
                 "or increase sync_timeout for slow ranks",
+                own=self._identity(),
             )
             for name in _STATES:
                 if not getattr(self, name):  # torchmetrics would send one dimension instead of two
@@ -264,6 +265,15 @@ class PrecisionRecallDensityCoverage(Metric):
         width = _HEAD + 4 * self._embedder.load(self._extractors).dim
         return torch.empty(0, width, dtype=torch.uint8, device="cpu")
 
+    def _identity(self) -> dict[str, Any]:
+        """What must be equal on all ranks, as plain JSON types."""
+        given, info = self._given, asdict(self._extractor_info())
+        options = shared_options(self._options) if given is None else given.recipe
+        return {**options, **info, "intervals": self._intervals, "image_range": self._image_range}
+
+    def _extractor_info(self) -> ExtractorInfo:
+        return self._info or extractor_info(self._embedder.load(self._extractors))
+
     def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
         gathered = getattr(self, f"{role}_rows")
         rows = (dim_zero_cat(gathered) if len(gathered) else self._no_rows()).cpu()
@@ -277,7 +287,7 @@ class PrecisionRecallDensityCoverage(Metric):
         return FeatureSet(
             features=rows[:, _HEAD:].contiguous().view(torch.float32),
             source=f"<{role} images>",
-            extractor=self._info or extractor_info(self._embedder.load(self._extractors)),
+            extractor=self._extractor_info(),
             identities=rows[:, :_HASH].contiguous(),
             n_embedded=len(rows),
             flags=in_order(flags),

@@ -97,6 +97,11 @@ def metric_scenario(rank):
     def fail():
         raise UsageError("the computation failed", code="bad-option")
 
+    found["other_k"] = error_of(lambda: scored(rank, contiguous, k=3 + rank))
+    found["other_extractor"] = error_of(lambda: scored(rank, contiguous, extractor=("gabor", "pixels")[rank]))
+    found["other_every"] = error_of(
+        lambda: ranks.check_same_as_rank0({"every": 2 + rank}, "options", timeout=60)
+    )
     found["broadcast_error"] = error_of(lambda: ranks.broadcast_from_rank0("the value", fail, timeout=60))
     return found
 

@@ -93,6 +93,20 @@ def test_error_in_compute_is_raised_on_every_rank_and_keeps_the_state(found):
     assert [each["rows_after_error"] for each in found] == [1, 1]
 
 
+@pytest.mark.parametrize(("case", "named"), [("other_k", "k: 3 and 4"), ("other_extractor", "extractor")])
+def test_other_options_of_a_rank_are_an_error_on_every_rank(found, case, named):
+    for each in found:
+        assert each[case]["code"] == "ranks-differ"
+        assert named in each[case]["message"]
+        assert each[case]["seconds"] < 30
+
+
+def test_options_other_than_those_of_rank_zero_are_an_error(found):
+    assert found[0]["other_every"] is None
+    assert found[1]["other_every"]["code"] == "ranks-differ"
+    assert "every: 2 and 3" in found[1]["other_every"]["message"]
+
+
 def test_error_of_rank_zero_is_raised_on_all_ranks(found):
     first, second = (each["broadcast_error"] for each in found)
     assert second["code"] == "rank-failed"
