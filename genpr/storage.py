@@ -17,7 +17,7 @@ import re
 import stat
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
 _MAX_NAME_BYTES = 200  # of the name in a temporary name, of the usual 255
 _MAX_SHOWN = 100
+_HEAD_BYTES = 2**16
 _KINDS = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 _KINDS |= {"torch.int64": "I64", "torch.int32": "I32", "torch.int16": "I16", "torch.int8": "I8"}
 _KINDS |= {"torch.uint8": "U8", "torch.bool": "BOOL"}
@@ -69,8 +70,8 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path in the folder of `path`, which replaces `path` if the block succeeds."""
-    path = Path(os.path.realpath(path))
+    """A temporary path in the folder of `path`, which replaces `path`, but not the target of a link, if the block succeeds."""
+    path = Path(os.path.realpath(path.parent), path.name)
     if path.exists() and not path.is_file():
         raise OSError(
             errno.EEXIST, "the path exists and is not a regular file, so it is not replaced", str(path)
@@ -134,35 +135,107 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
         raise _unwritable(path, error) from error
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before the computation of its content."""
+def check_output(
+    path: Path,
+    suffixes: Sequence[str],
+    is_own: Callable[[Path], bool],
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    overwrite: bool = False,
+) -> None:
+    """Refuse a path for an output before its content is computed. All outputs of commands and functions pass it.
+
+    An existing file is replaced only if `is_own` recognizes it as written by genpr, for the same output, and if it is not
+    write-protected; any file is replaced with `overwrite`.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        text = f"{path} must end in {' or '.join(suffixes)}, the format of this output"
+        raise UsageError(text, code="output-suffix", path=str(path))
+    check_place(path, inputs)
+    if not path.parent.is_dir():
+        text = f"the folder {path.parent} does not exist"
+        raise UsageError(text, code="path-not-found", path=str(path.parent))
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        text = f"the folder {path.parent} cannot be written to"
+        raise UsageError(text, code="unwritable", path=str(path.parent))
+    if overwrite or not path.exists():
+        return
+    reason = "exists, and is no earlier version of this output"
+    if not path.stat().st_mode & 0o222:  # os.access would permit everything to root
+        reason = "is write-protected"
+    else:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            if is_own(path):
+                return
+    text = f"{path} {reason}; choose another file, or replace it with --overwrite"
+    raise UsageError(text, code="output-exists", path=str(path))
+
+
+def check_place(path: Path, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+    """Refuse an output that is a folder, a device or a link, that is one of the inputs, or that lies in one."""
     try:
-        os.lstat(path)
+        is_link = path.is_symlink()
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            text = (
-                f"the name {str(path)[:_MAX_SHOWN]}... is too long for the file system; choose a shorter one"
-            )
-            raise UsageError(text, code="bad-path", path=str(path)) from error
-    folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        text = f"the name {str(path)[:_MAX_SHOWN]}... is too long for the file system; choose a shorter one"
+        raise UsageError(text, code="bad-path", path=str(path)) from error
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a file", code="is-a-folder", path=str(path))
     if path.exists() and not path.is_file():  # a file would replace /dev/null for all users
         raise UsageError(f"{path} is a device or a pipe", code="not-a-file", path=str(path))
-    if not folder.is_dir():
-        text = f"the folder {path.parent} does not exist"
-        raise UsageError(text, code="path-not-found", path=str(path.parent))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        text = f"the folder {path.parent} cannot be written to"
-        raise UsageError(text, code="unwritable", path=str(path.parent))
+    if is_link:
+        text = f"{path} is a symbolic link, and outputs follow none; give the path that it leads to, or remove it"
+        raise UsageError(text, code="output-is-link", path=str(path))
+    check_outside(path, inputs)
 
 
-def check_feature_file(path: Path) -> None:
-    """Refuse a path that cannot be written as a feature file, before images are embedded."""
-    if path.suffix.lower() != ".safetensors":
-        text = f"{path} must end in .safetensors, the only format for features"
-        raise UsageError(text, code="output-suffix")
-    check_writable(path)
+def check_outside(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse an output that is one of the inputs, also under another name, or lies in one."""
+    known: dict[object, str | os.PathLike[str]] = {_identity(each): each for each in inputs}
+    known.pop(None, None)  # what is no path, or does not exist
+    resolved = Path(os.path.realpath(path))
+    for place in (resolved, *resolved.parents):
+        if (found := known.get(_identity(place))) is not None:
+            verb = "is" if place is resolved else "lies in"
+            text = f"{path} {verb} the input {os.fspath(found)}; write outputs to another place"
+            raise UsageError(text, code="output-is-input", path=str(path))
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Device and inode of a file, equal for all of its names."""
+    with contextlib.suppress(OSError, ValueError):
+        status = os.stat(path)  # noqa: PTH116 - a text, which may contain a NUL
+        return status.st_dev, status.st_ino
+    return None
+
+
+def marked_by(*marks: bytes) -> Callable[[Path], bool]:
+    """A function that recognizes a file by one of several texts among its first bytes."""
+
+    def is_marked(path: Path) -> bool:
+        with open_regular(path) as file:
+            head = file.read(_HEAD_BYTES)
+        return any(mark in head for mark in marks)
+
+    return is_marked
+
+
+def check_feature_file(
+    path: Path, source: str, *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
+) -> None:
+    """`check_output` for features of `source`; those of another source are kept."""
+
+    def is_of_source(found: Path) -> bool:
+        return source_in(found) == source
+
+    check_output(path, (".safetensors",), is_of_source, inputs=inputs, overwrite=overwrite)
+
+
+def source_in(path: Path) -> str | None:
+    """The embedded source that a feature file of genpr records; None for other safetensors files."""
+    facts, _ = read_header(path)
+    return json.loads(facts["source"]) if facts.get("format", "").startswith("genpr.features/") else None
 
 
 @contextmanager

@@ -2,14 +2,23 @@
 
 import json
 import os
+from functools import partial
 
 import pytest
 import torch
 from raising import raising
 from safetensors.torch import load_file, save_file
 
-from genpr.errors import DataError
-from genpr.storage import atomic_path, load_tensors, read_header, replace_file, save_tensors
+from genpr.errors import DataError, UsageError
+from genpr.storage import (
+    atomic_path,
+    check_output,
+    load_tensors,
+    marked_by,
+    read_header,
+    replace_file,
+    save_tensors,
+)
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -120,7 +129,57 @@ def test_replaced_file_keeps_its_mode(tmp_path, mode):
     path.chmod(mode)
     replace_file(path, "after")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("after", mode)
-    link = tmp_path / "link.html"
+
+
+def test_link_is_replaced_and_its_target_is_kept(tmp_path):
+    path, link = tmp_path / "page.html", tmp_path / "link.html"
+    path.write_text("before")
     link.symlink_to(path)
-    replace_file(link, "again")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("again", mode)
+    replace_file(link, "after")
+    assert (path.read_text(), link.read_text(), link.is_symlink()) == ("before", "after", False)
+
+
+@pytest.fixture
+def check():
+    """Checks an output .html that is genpr's if it begins with "mine"."""
+    return partial(check_output, suffixes=(".html", ".htm"), is_own=marked_by(b"mine"))
+
+
+def test_only_files_of_genpr_that_are_not_write_protected_are_replaced(tmp_path, check):
+    path = tmp_path / "page.HTM"
+    check(path)
+    path.write_text("mine")
+    check(path)
+    for text, mode in (("yours", 0o644), ("", 0o644), ("mine", 0o444)):
+        path.write_text(text)
+        path.chmod(mode)
+        with raising(UsageError, "output-exists"):
+            check(path)
+        check(path, overwrite=True)
+
+
+def test_outputs_are_no_links_devices_or_folders_and_have_their_suffix(tmp_path, check):
+    (tmp_path / "mine.html").write_text("mine")
+    (tmp_path / "link.html").symlink_to("mine.html")
+    (tmp_path / "broken.html").symlink_to("nothing.html")
+    (tmp_path / "folder.html").mkdir()
+    os.mkfifo(tmp_path / "pipe.html")
+    codes = {"link.html": "output-is-link", "broken.html": "output-is-link", "folder.html": "is-a-folder"}
+    codes |= {"pipe.html": "not-a-file", "page.png": "output-suffix", "missing/page.html": "path-not-found"}
+    for name, code in codes.items():
+        with raising(UsageError, code):
+            check(tmp_path / name, overwrite=True)
+
+
+def test_outputs_are_neither_inputs_nor_in_inputs_under_any_name(tmp_path, check):
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("real")
+    inputs = [tmp_path / "real" / "file.html", tmp_path / "linked" / "deep", tmp_path / "missing", "a\0b"]
+    inputs[0].write_text("mine")
+    os.link(inputs[0], tmp_path / "hard.html")
+    names = ["real/file.html", "linked/file.html", "hard.html", "real/deep/x.html", "linked/deep/x.html"]
+    for name in [*names, "real/deep/../file.html", "real/deep/../../linked/deep/x.html"]:
+        with raising(UsageError, "output-is-input"):
+            check(tmp_path / name, inputs=inputs, overwrite=True)
+    for name in ("real/x.html", "deep.html"):
+        check(tmp_path / name, inputs=inputs)

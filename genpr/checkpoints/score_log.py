@@ -22,8 +22,10 @@ from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
 from genpr.storage import (
     exclusive_lock,
+    check_place,
     from_dict,
     open_regular,
+    marked_by,
     remove_temporaries,
     replace_file,
     report_write_errors,
@@ -42,6 +44,10 @@ _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_im
 _PER_CHECKPOINT = ("checkpoint", "weights")
 
 Record = Mapping[str, Any]
+_RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
+
+_is_best = marked_by(b'{\n "schema": 1,\n "name": ')
+_is_result = marked_by(b'"comparable": ')  # of `Result.to_json`
 """One line of the log; see docs/watching.md."""
 
 
@@ -69,12 +75,13 @@ class ScoreLog:
         self.paths = path, path.with_name(BEST)
         busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
         with ExitStack() as lock:
+        for each in self.paths:
+            check_place(each)
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
             self._text, self.records = self._read()
             best = self.paths[1]
-            if not self.records and best.exists():
-                text = f"{best} does not belong to a score in {path} and would be replaced; remove it, or use another folder (--log)"
-                raise UsageError(text, code="foreign-file", path=str(best))
+            if best.exists() and not (self.records and _is_best(best)):
+                raise _foreign(best)
             with report_write_errors(folder):  # temporary files of an interrupted run
                 remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
                 remove_temporaries(folder / RESULTS, r".+\.json")
@@ -102,6 +109,26 @@ class ScoreLog:
 
     def append(self, record: Record, *, whole: str | None = None) -> None:
         """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
+    def check(self, facts: Record) -> None:
+        """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
+        if self.records and (differing := differences(self.records[-1], facts)):
+            raise UsageError(
+                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
+                "folder (--log), or use the same options, reals and generator",
+                code="other-recipe",
+                path=str(self.path),
+            )
+
+    def check_result(self, name: str) -> None:
+        """Check that the file of a kept result does not replace another one ("foreign-file")."""
+        path = self._path_of(name)
+        check_place(path)
+        if path.exists() and not _is_result(path):
+            raise _foreign(path)
+
+    def _path_of(self, name: str) -> Path:
+        return self.path.parent / RESULTS / f"{name}.json"
+
 
         Raises:
             UsageError: The score is not comparable with those before it ("other-recipe").
@@ -115,7 +142,7 @@ class ScoreLog:
                 path=str(self.path),
             )
         if whole is not None:
-            path = self.path.parent / RESULTS / f"{record['name']}.json"
+            path = self._path_of(record["name"])
             with report_write_errors(path):
                 path.parent.mkdir(exist_ok=True)
             replace_file(path, f"{whole}\n")
@@ -153,6 +180,11 @@ class ScoreLog:
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
             text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
+def _foreign(path: Path) -> UsageError:
+    text = f"{path} would be replaced, but does not belong to a score of this watch; remove it, or use another folder (--log)"
+    return UsageError(text, code="foreign-file", path=str(path))
+
+
             if not path.exists() or _content(path) != text.encode():
                 replace_file(path, text)
 

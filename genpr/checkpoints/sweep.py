@@ -31,7 +31,7 @@ from genpr.images.datasets import CountedBatches
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import (
-    check_writable,
+    check_outside,
     exclusive_lock,
     open_regular,
     remove_temporaries,
@@ -163,8 +163,6 @@ class SweepFolder:
         """Lock the folder against other sweeps, and remove the temporary files of an interrupted one."""
         with report_write_errors(self.path):
             self._points.mkdir(parents=True, exist_ok=True)
-        for name in SWEEP_FILES:
-            check_writable(self.path / name)
         busy = f"another sweep is running in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
             with report_write_errors(self.path):
@@ -245,6 +243,9 @@ def sweep(
                 if folder is not None and key is not None:
                     folder.save(setting, key, result)
             points.append(SweepPoint(setting, result))
+    if folder is not None:
+        given = (evaluator.source, *sources.values())
+        check_outside(folder.path, [each for each in given if isinstance(each, str | os.PathLike)])
             if progress is not None:
                 progress(done, len(sources), setting, result)
     return Sweep(axis, tuple(points))

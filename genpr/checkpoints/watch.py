@@ -21,6 +21,7 @@ from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
 
+from genpr.storage import check_outside
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
@@ -126,6 +127,12 @@ class Watcher:
         self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
 
+        check_outside(log.path, [evaluator.source])
+        for entry in log.path.absolute().parents:
+            if entry.parent.samefile(folder) and self._pending(entry) is not None:
+                check_outside(log.path, [entry])
+        self._settings = settings_of(evaluator)
+        self._is_comparable = not log.records  # or whether the log was found to have the same settings
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
         """Poll the folder until an interruption, or as given by `once` and `until`.
 
@@ -229,6 +236,8 @@ class Watcher:
             pending.name, pending.listing, result, drawn_by=drawn_by, seconds=seconds, timestamp=time.time()
         )
         self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
+        if self._options.keep_results:
+            self._log.check_result(pending.name)
         self._on_record(record, result)
         self._scored.add(pending.name)
         self._failed.pop(pending.name, None)

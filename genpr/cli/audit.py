@@ -14,11 +14,11 @@ import click
 from genpr.cli.console import print_stderr, progress_bars
 from genpr.cli.grouped import GroupedCommand
 from genpr.cli.options import option_group
-from genpr.cli.output import TextOutput
+from genpr.cli.output import FileOutput
 from genpr.errors import UsageError
 from genpr.evaluation.options import parse_names
 from genpr.features.options import option
-from genpr.storage import replace_file, report_write_errors
+from genpr.storage import check_place, marked_by, replace_file, report_write_errors
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN = "results.jsonl", "matrix.md"
@@ -60,8 +60,8 @@ class AuditFlags:
 
 @click.command(cls=GroupedCommand, name="audit")
 @option_group(AuditFlags, "flags")
-@option_group(TextOutput, "output")
-def command(*, flags: AuditFlags, output: TextOutput) -> None:
+@option_group(FileOutput, "output")
+def command(*, flags: AuditFlags, output: FileOutput) -> None:
     """Run metrics on fifteen sanity checks with known fidelity and diversity (Räisä et al. 2025).
 
     \b
@@ -71,7 +71,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     The table shows which of the thirty criteria each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.audit.runner import evaluate_demands, families_of, run_audit, shipped_kinds, user_family
-    from genpr.report.audit_report import audit_text, markdown
+    from genpr.report.audit_report import TITLE, audit_text, markdown
 
     os.environ["PYTHONSAFEPATH"] = "1"  # its processes do not import from the working directory
     if flags.resume and flags.out is None:
@@ -84,6 +84,8 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
     if folder is not None:
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+        output.check_file(folder / MARKDOWN, (), marked_by(TITLE.encode()))
+        check_place(folder / RESULTS)
     with progress_bars(quiet=output.quiet) as progress:
         results = run_audit(
             families,

@@ -10,7 +10,7 @@ import click
 from genpr.cli.console import print_stderr, progress_bars
 from genpr.cli.grouped import GroupedCommand, grouped_option
 from genpr.cli.options import click_option, option_group
-from genpr.cli.output import TextOutput
+from genpr.cli.output import FileOutput
 from genpr.errors import printable
 from genpr.features.options import EmbedOptions
 
@@ -38,22 +38,21 @@ generator. These features need no weights; published values use other features."
 )
 @click_option(EmbedOptions.__dataclass_fields__["seed"], help="Random seed.")
 @click_option(EmbedOptions.__dataclass_fields__["device"])
-@option_group(TextOutput, "output")
-def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOutput) -> None:
+@option_group(FileOutput, "output")
+def command(*, out: Path | None, n: int, seed: int, device: str, output: FileOutput) -> None:
     """Draw a set of "real" images and four sets of fakes with different failures, and score the fakes.
 
     The table shows which metric detects which failure. Nothing is downloaded.
     """
     EmbedOptions(device=device)  # checks it
-    from genpr.demo import build_demo, contact_sheet, save_sets
+    from genpr.demo import build_demo, save_sets
     from genpr.evaluation.evaluator import Evaluator
     from genpr.report.score_tables import comparison_table
 
     real, *fakes = sets = build_demo(n=n, seed=seed)
     more = "Write the images to folders: genpr demo --out genpr-demo"
     if out is not None:
-        save_sets(sets, out)
-        contact_sheet(sets).save(out / "overview.png")
+        save_sets(sets, out, overwrite=output.overwrite)
         print_stderr(f"wrote {len(sets)} folders of images and {out / 'overview.png'}")
         more = printable(f"Next: genpr score {out}/real {out}/blurred --extractor gabor")
     with progress_bars(quiet=output.quiet) as progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import TextOutput
-from genpr.errors import UsageError, printable
+from genpr.cli.output import FileOutput, input_paths
+from genpr.errors import DataError, UsageError, printable
 from genpr.evaluation.options import EXTRACTOR
 from genpr.features.options import EmbedOptions, option
-from genpr.storage import check_feature_file
+from genpr.storage import check_feature_file, source_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,8 @@ class FeatureFlags(EmbedOptions):
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(FeatureFlags)
 @follow_symlinks
-@option_group(TextOutput, "output")
-def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput) -> None:
+@option_group(FileOutput, "output")
+def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
     The file records extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
@@ -53,8 +54,13 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     genpr score 'real_*.safetensors' 'fake_*.safetensors'  reads all shards
     genpr features 'real_*.safetensors' real.safetensors   joins them
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    check_feature_file(out)
     check_sources(source)
+    from genpr.images.paths import expand
+
+    shards, origin = expand(source), source
+    with suppress(DataError):  # files to be joined, or a pattern of other files
+        origin = (shards and source_in(shards[0])) or source
+    check_feature_file(out, origin, inputs=input_paths(), overwrite=output.overwrite)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.diagnostics import decoding_notices
     from genpr.evaluation.protocols import find_protocol
@@ -63,23 +69,20 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput
     from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.item import passed_over_text
-    from genpr.images.paths import expand
     from genpr.images.shards import BLOCK, Shard
     from genpr.memory import memory_limit
 
     shard = None if options.shard is None else Shard.parse(options.shard)
     with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
         opened, extractor = open_input(source, "source"), options.extractor
-        if (
-            isinstance(opened, FeatureSet) and expand(source) is None
-        ):  # several files that a pattern names are joined
+        if isinstance(opened, FeatureSet) and shards is None:  # several files that a pattern names are joined
             raise UsageError(f"{source} already holds features", code="already-features", path=source)
         if not isinstance(opened, FeatureSet) or extractor is not None:
             extractor = canonical_name(extractor or find_protocol("genpr").extractor)
         features = features_for_file(opened, extractor, Embedder(replace(options, progress=bars)), shard)
     if not rank_zero_only():
         return
-    save_features(out, features)
+    save_features(out, features, overwrite=output.overwrite)
     n, dim = features.features.shape
     place, skipped = features.shard, len(features.skipped)
     if output.as_json:

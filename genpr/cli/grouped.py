@@ -133,7 +133,7 @@ def grouped_option(*flags: str, **attributes: Any) -> Callable[[Any], Any]:  # n
     return click.option(*flags, cls=GroupedOption, **attributes)
 
 
-class _SourceType(click.types.StringParamType):
+class SourceType(click.types.StringParamType):
     """A path, a pattern, or anything else that `genpr.images.paths` understands; shells complete it as a file."""
 
     name = "source"
@@ -145,4 +145,4 @@ class _SourceType(click.types.StringParamType):
         return [CompletionItem(incomplete, type="file")]
 
 
-SOURCE = _SourceType()
+SOURCE = SourceType()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -14,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import JSON_HELP, print_stderr, print_stdout, progress_bars, show_notices
+from genpr.cli.grouped import SourceType
 from genpr.errors import similar, some
 from genpr.features.options import option
+from genpr.images.paths import paths_of
+from genpr.report.files import is_own_table
+from genpr.storage import check_output, marked_by, replace_file
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
 THRESHOLD_MISSED = 5
 """Exit code."""
+_OUTPUTS = {"html", "table", "log", "out", "cache_dir", "folder"}  # of a watch, where its log is
+_is_own_page = marked_by(b'<meta name="generator" content="genpr ')
 FILE: dict[str, Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
 
 
@@ -72,18 +79,51 @@ class TextOutput:
             print_stderr(text)
 
 
+def input_paths() -> list[Path]:
+    """The files and folders that the running command reads, as far as they are on the command line."""
+    context, found = click.get_current_context(), list[Path]()
+    for each in context.command.params:
+        if each.name in _OUTPUTS:
+            continue
+        for text in _texts(context.params.get(each.name or "")):
+            if isinstance(each.type, SourceType):
+                found += paths_of(text)
+            elif isinstance(each.type, click.Path) or os.path.isfile(text):  # noqa: PTH113 - for any text
+                found.append(Path(text))
+    return found
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str | os.PathLike):
+        yield os.fsdecode(value)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _texts(each)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PageOutput(TextOutput):
+class FileOutput(TextOutput):
+    """The same, and files."""
+
+    overwrite: bool = option(
+        False, "Replace an existing output file even if genpr did not write it.", group="output"
+    )
+
+    def check_file(self, path: Path, suffixes: Sequence[str], is_own: Callable[[Path], bool]) -> None:
+        """Refuse an output before anything is computed; see `genpr.storage.check_output`."""
+        check_output(path, suffixes, is_own, inputs=input_paths(), overwrite=self.overwrite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOutput(FileOutput):
     """The same, and an HTML page."""
 
-    html: Path | None = option(None, "Also write a self-contained HTML page.", **FILE)
+    html: Path | None = option(None, "Also write a self-contained HTML page to FILE (.html).", **FILE)
 
     def check_place(self) -> None:
         """Refuse a page that cannot be written, before anything is computed."""
         if self.html is not None:
-            from genpr.storage import check_writable
-
-            check_writable(self.html)
+            self.check_file(self.html, (".html", ".htm"), _is_own_page)
 
     def check_several(self, count: int, what: str) -> None:
         """The same for a page that compares several results."""
@@ -95,8 +135,6 @@ class PageOutput(TextOutput):
         """Write the page if it is requested; `page` renders it from the sources."""
         if self.html is None:
             return
-        from genpr.storage import replace_file
-
         import_matplotlib()
         replace_file(self.html, page(*sources, **labels))
         self.note(f"wrote {self.html}")
@@ -159,15 +197,14 @@ class ScoreOutput(PageOutput):
                 if wrong:
                     raise click.UsageError(f"--fail-{direction} {metric}=...: {wrong}")
         if self.table is not None:
-            from genpr.report.files import check_table
-
-            check_table(self.table)
+            self.check_file(self.table, (".csv",), is_own_table)
         self.check_place()
 
-    def write_table(self, write: Callable[[Path], int]) -> None:
+    def write_table(self, write: Callable[..., int]) -> None:
         """Write the table if it is requested; `write` returns its number of rows."""
         if self.table is not None:
-            self.note(f"wrote {write(self.table):,} rows to {self.table}")
+            count = write(self.table, overwrite=self.overwrite)
+            self.note(f"wrote {count:,} rows to {self.table}")
 
     def exit_code(self, results: Mapping[str, Result]) -> int:
         """Print missed thresholds on stderr, and return 0, or 5 if there are any."""

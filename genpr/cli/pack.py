@@ -11,7 +11,7 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import follow_symlinks, option_group
-from genpr.cli.output import TextOutput
+from genpr.cli.output import FileOutput
 from genpr.errors import printable
 from genpr.features.options import SourceOptions
 
@@ -21,20 +21,20 @@ from genpr.features.options import SourceOptions
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(SourceOptions)
 @follow_symlinks
-@option_group(TextOutput, "output")
-def command(source: str, out: Path, *, options: SourceOptions, output: TextOutput) -> None:
+@option_group(FileOutput, "output")
+def command(source: str, out: Path, *, options: SourceOptions, output: FileOutput) -> None:
     """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
 
     This is the format of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
     zip, tar, npz or npy file. Its images must all have the same size, and keep their order.
     """
     from genpr.images.item import passed_over, passed_over_text
-    from genpr.images.pack import check_output, pack_source
+    from genpr.images.pack import is_packed_from, pack_source
     from genpr.images.policy import reported
     from genpr.images.source import open_source, subset
     from genpr.notices import notice
 
-    check_output(out)
+    output.check_file(out, (".npz",), is_packed_from(source))
     images = open_source(source)
     if options.max_images is not None:
         images = subset(images, options.max_images, options.seed)

@@ -11,7 +11,7 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import TextOutput
+from genpr.cli.output import FileOutput, input_paths
 from genpr.errors import printable
 from genpr.evaluation.options import StatisticsOptions
 
@@ -21,8 +21,8 @@ from genpr.evaluation.options import StatisticsOptions
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(StatisticsOptions)
 @follow_symlinks
-@option_group(TextOutput, "output")
-def command(source: str, out: Path, *, options: StatisticsOptions, output: TextOutput) -> None:
+@option_group(FileOutput, "output")
+def command(source: str, out: Path, *, options: StatisticsOptions, output: FileOutput) -> None:
     """Write mean and covariance of the features of the images in SOURCE to OUT (.npz), for Fréchet distances.
 
     SOURCE contains images or features, as for `genpr features`, or statistics of another tool, such as EDM2's .pkl, which is
@@ -34,9 +34,9 @@ def command(source: str, out: Path, *, options: StatisticsOptions, output: TextO
     genpr score train256.npz samples/ --metrics fid,sfid,is
     genpr stats img512.pkl img512.npz
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.images.pack import check_output
+    from genpr.features.statistics import check_statistics_file
 
-    check_output(out)
+    check_statistics_file(out, source, inputs=input_paths(), overwrite=output.overwrite)
     check_sources(source)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.write_statistics import compute_statistics, save_statistics

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import print_stderr, progress_bars
-from genpr.cli.grouped import SOURCE, GroupedCommand
+from genpr.cli.grouped import SOURCE, GroupedCommand, SourceType
 from genpr.cli.options import (
     AXIS,
     SHARED_WITH_SCORE,
@@ -21,9 +21,10 @@ from genpr.cli.options import (
     option_group,
     score_options,
 )
-from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib
+from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib, input_paths
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
+from genpr.report.files import check_sweep
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -34,16 +35,18 @@ if TYPE_CHECKING:
 Points = tuple[tuple[float, str], ...]
 
 
-def point(text: str) -> tuple[float, str]:
-    """Parse `setting=source`."""
-    setting, _, source = text.partition("=")
-    try:
-        number = float(setting)
-    except ValueError:
-        source = ""
-    if not source:
-        raise click.BadParameter(f"{text!r}: expected SETTING=FAKES, such as 0.7=samples/psi0.7")
-    return number, source
+class _PointType(SourceType):
+    """Parses `setting=source`."""
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Any:  # noqa: ANN401
+        setting, _, source = value.partition("=")
+        try:
+            number = float(setting)
+        except ValueError:
+            source = ""
+        if not source:
+            raise click.BadParameter(f"{value!r}: expected SETTING=FAKES, such as 0.7=samples/psi0.7")
+        return number, source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,7 @@ class SweepFlags(GeneratorFlags):
 
 @click.command(cls=GroupedCommand, name="sweep")
 @click.argument("real", type=SOURCE)
-@click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
+@click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=_PointType())
 @option_group(SweepFlags, "flags", without=SHARED_WITH_SCORE)
 @score_options
 @option_group(PageOutput, "output")
@@ -110,6 +113,8 @@ def command(
         raise click.UsageError(problem)
     output.check_several(len({*settings, *dict(points)}), "settings")
     check_sources(real)
+    if flags.out is not None:
+        check_sweep(flags.out, input_paths(), overwrite=output.overwrite)
     from genpr.checkpoints.generator import load_generator
     from genpr.checkpoints.rank import Objective
     from genpr.checkpoints.sampler import Sampler
@@ -152,7 +157,7 @@ def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output
 
     if folder is not None:
         import_matplotlib()
-        write_sweep(found, objective, folder)
+        write_sweep(found, objective, folder, overwrite=output.overwrite)
         output.note(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
     notes = [item for each in found.points for item in each.result.notices if item.level == "note"]
     text = found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)

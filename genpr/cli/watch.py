@@ -15,10 +15,11 @@ from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import print_stderr, print_stdout, progress_bars, show_notices
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, refuse_given, score_options
-from genpr.cli.output import FILE, TextOutput
+from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
+from genpr.storage import check_outside
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import ScoreLog
@@ -92,7 +93,9 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
         refuse_given({"done_file"}, "is for folders of samples, but --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
-    with ScoreLog(flags.log or folder / "genpr.jsonl", by=flags.by) as log:
+    path = flags.log or folder / "genpr.jsonl"
+    check_outside(path, input_paths())
+    with ScoreLog(path, by=flags.by) as log:
         try:
             with progress_bars(quiet=output.quiet) as bars:
                 from genpr.checkpoints.sampler import checkpoints_at

@@ -192,6 +192,16 @@ class Evaluator:
         return (*self._plan.extractors, *label_metrics)
 
     @property
+    def source(self) -> str:
+        """The reals, as they were given."""
+        return self._reference.reals.source
+
+    @property
+    def content(self) -> str:
+        """Hash of the contents of the reals, independent of their order."""
+        return self._reference.content
+
+    @property
     def n_real(self) -> int:
         """Number of reals."""
         return len(self._reference.reals)

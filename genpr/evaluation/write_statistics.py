@@ -35,10 +35,11 @@ from genpr.features.statistics import (
     PROVENANCE,
     FeatureMoments,
     ReferenceStatistics,
+    check_statistics_file,
     covariance_key,
     provenance_of,
 )
-from genpr.images.pack import check_output
+from genpr.images.paths import paths_of
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import Gaussian
 from genpr.notices import Notice
@@ -51,21 +52,26 @@ _MAIN, _SPATIAL = "mu", "mu_s"
 @takes_options(StatisticsOptions)
 @entry_point
 def reference_statistics(
-    source: object, out: str | os.PathLike[str] | None = None, **options: Unpack[StatisticsKeywords]
+    source: object,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    **options: Unpack[StatisticsKeywords],
 ) -> ReferenceStatistics:
     """Mean and covariance of the features of some images, for `genpr.score(..., reference_statistics=...)`.
 
     Args:
         source: Images or features, as for `genpr.Evaluator`; or a file of statistics, such as EDM2's .pkl, to convert.
-        out: A new .npz file for the statistics: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1, which pytorch-fid
+        out: An .npz file for the statistics: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1, which pytorch-fid
             and torch-fidelity accept, and `genpr`, a JSON text with extractors, number and decoding of images.
+        overwrite: Replace any file `out`. Without it, only statistics of the same path are replaced.
         **options: The fields of `StatisticsOptions`.
 
     Returns:
         The content of the file. Means are rounded to float32 without a file as well, so that scores with both are equal.
 
     Raises:
-        UsageError: A path or name does not exist, `out` exists, or an option is impossible.
+        UsageError: A path or name does not exist, `out` is in the source or has other content, or an option is impossible.
         DataError: The source cannot be used.
         ResourceError: Weights, device or memory are missing.
 
@@ -78,7 +84,8 @@ def reference_statistics(
     """
     path = None if out is None else Path(out)
     if path is not None:
-        check_output(path)
+        text = os.fsdecode(source) if isinstance(source, str | os.PathLike) else ""
+        check_statistics_file(path, text, inputs=paths_of(text) if text else (), overwrite=overwrite)
     found, _ = compute_statistics(source, StatisticsOptions(**options))
     if path is not None and rank_zero_only():
         save_statistics(path, found)

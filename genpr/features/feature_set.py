@@ -150,17 +150,20 @@ class FeatureSet:
         return [replace(self, features=layer, extractor=part) for layer, part in pairs]
 
 
-def save_features(path: str | os.PathLike[str], features: FeatureSet) -> None:
-    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule."""
-    path = Path(path)
-    check_feature_file(path)
+def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwrite: bool = False) -> None:
+    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule.
+
+    Only features of the same source are replaced, or any file with `overwrite`.
+    """
+    path, source = Path(path), features.origin or features.source
+    check_feature_file(path, source, overwrite=overwrite)
     tensors = {"features": features.features}
     if features.names:
         tensors["names"] = _pack_names(features.names)
     if features.identities is not None:
         tensors["identities"] = features.identities
     record: dict[str, object] = {
-        "source": features.origin or features.source,  # JSON escapes what is not UTF-8 in a folder's name
+        "source": source,  # JSON escapes what is not UTF-8 in a folder's name
         "extractor": None if features.extractor is None else asdict(features.extractor),
         "flags": dict(features.flags),
         "skipped": [[error.code, error.path, str(error)] for error in features.skipped],

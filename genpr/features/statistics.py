@@ -32,7 +32,7 @@ from genpr.images.archive import CORRUPT_FILE_ERRORS, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_exists
 from genpr.limits import parse_json, read_bytes
-from genpr.storage import from_dict, open_regular
+from genpr.storage import check_output, from_dict, open_regular
 
 Floats = NDArray[np.float64]
 PROVENANCE = "genpr"
@@ -288,6 +288,14 @@ def _means_in(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None]
 
 
 def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
+    """The extractors and facts in the record of `genpr stats`."""
+    record = _record_in(archive)
+    kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
+    facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
+    return dict(from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])), facts
+
+
+def _record_in(archive: zipfile.ZipFile) -> dict[str, Any]:
     """The record of `genpr stats`."""
 
     def check(header: Header) -> None:
@@ -298,9 +306,22 @@ def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None]
     if record["format"] != _FORMAT:
         text = f"its format is {record['format']!r}, expected {_FORMAT!r}; update genpr if a later version wrote it"
         raise ValueError(text)
-    kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
-    facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
-    return dict(from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])), facts
+    return dict(record)
+
+
+def check_statistics_file(
+    path: Path, source: str, *, inputs: Iterable[Path] = (), overwrite: bool = False
+) -> None:
+    """`check_output` for statistics of `source`; those of another source are kept."""
+
+    def is_of_source(found: Path) -> bool:
+        try:
+            with zipfile.ZipFile(found) as archive:
+                return bool(_record_in(archive)["source"] == source)
+        except CORRUPT_FILE_ERRORS:
+            return False
+
+    check_output(path, (".npz",), is_of_source, inputs=inputs, overwrite=overwrite)
 
 
 def _read_floats(archive: zipfile.ZipFile, key: str) -> Floats:

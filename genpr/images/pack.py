@@ -16,21 +16,32 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
 from numpy.lib import format as npy
 
-from genpr.errors import BadImagesError, DataError, ImageError, UsageError
+from genpr.errors import BadImagesError, DataError, ImageError
 from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, check_writable, report_write_errors
+from genpr.storage import atomic_path, marked_by, report_write_errors
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
 _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
+
+
+def is_packed_from(source: str) -> Callable[[Path], bool]:
+    """A function that recognizes a file that was written here from the source of this name."""
+    return marked_by(_mark_of(source))
+
+
+def _mark_of(source: str) -> bytes:
+    """The content of an extra field of the member, which readers skip."""
+    return f"genpr pack {sha256(os.fsencode(source)).hexdigest()}".encode()
 
 
 @dataclass(frozen=True)
@@ -44,16 +55,6 @@ class Packed:
     flags: Mapping[str, int]
 
 
-def check_output(path: Path) -> None:
-    """Refuse a path that exists or cannot be written, before anything is read."""
-    if path.suffix.lower() != ".npz":
-        raise UsageError(f"{path} must end in .npz, the only supported format", code="output-suffix")
-    check_writable(path)
-    if os.path.lexists(path):
-        text = f"{path} exists; remove it, or write to another file"
-        raise UsageError(text, code="output-exists", path=str(path))
-
-
 def pack_source(
     source: ImageSource,
     path: Path,
@@ -62,7 +63,7 @@ def pack_source(
     policy: DecodePolicy,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
-    """Write the images of a source in order to `path`, which is replaced atomically (see `check_output`).
+    """Write the images of a source in order to `path`, which is replaced atomically.
 
     `progress` is called with the number of images done and the total (None if unknown).
     """
@@ -80,7 +81,7 @@ def pack_source(
                 continue
             if not n:
                 first, shape = name, image.pixels.shape
-                file = stack.enter_context(_member(temporary, (total or 0, *shape)))
+                file = stack.enter_context(_member(temporary, (total or 0, *shape), source.name))
             if image.pixels.shape != shape:
                 (h, w, _), (height, width, _) = image.pixels.shape, shape
                 sizes = f"{name} is {w} x {h} pixels, but {first} is {width} x {height}"
@@ -97,7 +98,7 @@ def pack_source(
             raise DataError(f"{source.name} has no images", code="no-images", path=source.name)
         stack.close()
         if n != total:
-            _correct_count(temporary, (total or 0, *shape), n)
+            _correct_count(temporary, (total or 0, *shape), n, source.name)
     return Packed(n, shape[0], shape[1], tuple(bad), dict(flags))
 
 
@@ -136,20 +137,22 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 
 @contextmanager
-def _member(path: Path, shape: tuple[int, ...]) -> Iterator[IO[bytes]]:
+def _member(path: Path, shape: tuple[int, ...], source: str) -> Iterator[IO[bytes]]:
     """A new .npz file with one array, opened for writing after its header; with 64-bit sizes, as numpy writes them."""
-    with zipfile.ZipFile(path, "w") as archive, archive.open(_MEMBER, "w", force_zip64=True) as file:
+    member, mark = zipfile.ZipInfo(_MEMBER), _mark_of(source)
+    member.extra = b"gp" + len(mark).to_bytes(2, "little") + mark
+    with zipfile.ZipFile(path, "w") as archive, archive.open(member, "w", force_zip64=True) as file:
         file.write(_header(shape))
         yield file
 
 
-def _correct_count(path: Path, shape: tuple[int, ...], n: int) -> None:
+def _correct_count(path: Path, shape: tuple[int, ...], n: int, source: str) -> None:
     """Copy the file with `n` in its header instead of `shape[0]`."""
     with (
         atomic_path(path) as corrected,
         zipfile.ZipFile(path) as archive,
         archive.open(_MEMBER) as old,
-        _member(corrected, (n, *shape[1:])) as new,
+        _member(corrected, (n, *shape[1:]), source) as new,
     ):
         old.read(len(_header(shape)))
         shutil.copyfileobj(old, new, _COPY_BYTES)

@@ -132,6 +132,12 @@ def _names_in(folder: str) -> list[str]:
         raise DataError(text, code="unreadable", path=folder) from error
 
 
+def paths_of(text: str) -> tuple[Path, ...]:
+    """The paths of a source: those that match a pattern, or a single one."""
+    text, _ = split_columns(text)
+    return expand(text) or (Path(text),)
+
+
 def check_exists(text: str) -> None:
     """Refuse a path or pattern without a match ("path-not-found"), before anything is opened and without importing torch."""
     text, _ = split_columns(text)

@@ -33,7 +33,7 @@ from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import resolve_device
-from genpr.storage import load_tensors, save_tensors
+from genpr.storage import check_output, load_tensors, marked_by, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -156,12 +156,18 @@ class KNNManifold:
         check_same_width(self.features, checked, names=("the manifold", "queries"))
         return self.side.points.in_same_frame(checked)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).
 
+        Args:
+            path: The file. An earlier manifold is replaced.
+            overwrite: Replace any other file, too.
+
         Raises:
-            OSError: The path cannot be written.
+            UsageError: The path is another file, a link, or cannot be written.
+            ResourceError: The disk is full, or fails.
         """
+        check_output(Path(path), (), marked_by(b"genpr.manifold."), overwrite=overwrite)
         tensors = {"features": self.features, "sq_radii": self.sq_radii}
         facts = {"format": _FORMAT, "k": self.k, "ties": self.ties}
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})

@@ -9,6 +9,7 @@ from genpr.audit.runner import NOISE, Matrix, Run
 from genpr.report.score_tables import blocks_of
 from genpr.report.text import WIDTH, cut, head_width, table, wrapped
 
+TITLE = "# Audit of fidelity and diversity metrics"
 _KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
 _MAX_WIDTH = 40  # columns of a metric's name; a user's function may have a name of any length
 _LEGEND = (
@@ -81,7 +82,7 @@ def differences(matrix: Matrix) -> list[str]:
 def markdown(matrix: Matrix, run: Run) -> str:
     """The matrix and its differences from the published one."""
     parts = [
-        "# Audit of fidelity and diversity metrics",
+        TITLE,
         f"The sanity checks of {SOURCE}: {_drawn(run)}.\n",
         *(f"- {line}" for line in _LEGEND),
     ]

@@ -14,8 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError, printable
-from genpr.storage import atomic_path, check_writable, replace_file, report_write_errors
+from genpr.errors import printable
+from genpr.storage import (
+    atomic_path,
+    check_output,
+    check_outside,
+    marked_by,
+    replace_file,
+    report_write_errors,
+)
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Objective
@@ -37,10 +44,29 @@ _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 
 
-def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
-    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each atomically."""
+# The tables of samples, ranks and pairs.
+is_own_table = marked_by(b"side,row,name,inside,", b"row,name,prompt,rank,", b"row,original,reconstruction,")
+_SWEEP_MARKS = {
+    "sweep.json": b'"schema": "genpr.sweep/',
+    "sweep.csv": b",f1,on_front,warnings\n",
+    "sweep.png": b"Software\0genpr",
+    "sweep.svg": b"<dc:title>genpr</dc:title>",
+}
+
+
+def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = False) -> None:
+    """Refuse a folder in which `write_sweep` would replace other files, or that lies in an input."""
+    inputs = tuple(inputs)
+    check_outside(folder, inputs)
+    for name, mark in _SWEEP_MARKS.items() if folder.is_dir() else ():
+        check_output(folder / name, (), marked_by(mark), inputs=inputs, overwrite=overwrite)
+
+
+def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder, *, overwrite: bool = False) -> None:
+    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each atomically; other files are kept unless `overwrite`."""
     from genpr.report.plots import sweep_plot
 
+    check_sweep(folder.path, overwrite=overwrite)
     with folder.locked():
         replace_file(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
         replace_file(folder.path / "sweep.csv", sweep.to_csv())
@@ -48,30 +74,27 @@ def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None
         replace_file(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))
 
 
-def check_table(path: Path) -> None:
-    """Raise an error for a path that does not end in .csv or is not writable."""
-    if path.suffix.lower() != ".csv":
-        raise UsageError(
-            f"{path} must end in .csv, the only format of tables; pandas.read_csv(...).to_parquet(...) converts it",
-            code="output-suffix",
-        )
-    check_writable(path)
-
-
-def write_samples(path: str | os.PathLike[str], scores: PerImageScores) -> int:
+def write_samples(path: str | os.PathLike[str], scores: PerImageScores, *, overwrite: bool = False) -> int:
     """Write a CSV file with a row per fake, then a row per real, and return the number of rows.
 
     Columns that do not apply to a set are empty, so the mean of a column is over the other set only.
 
     Args:
-        path: The file, with suffix .csv; an existing file is replaced.
+        path: The file, with suffix .csv, outside of both sets. An earlier table of genpr is replaced.
         scores: From `genpr.Evaluator.evidence`.
+        overwrite: Replace any other file, too.
+
+    Raises:
+        UsageError: The path is another file, a link, one of the sets or in one, or cannot be written.
     """
-    _write_table(Path(path), COLUMNS, _sample_rows(scores))
+    check_outside(Path(path), [scores.result.real.source, scores.result.fake.source])
+    _write_table(Path(path), COLUMNS, _sample_rows(scores), overwrite=overwrite)
     return len(scores.fake) + len(scores.real)
 
 
-def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None) -> int:
+def write_ranks(
+    path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None, *, overwrite: bool = False
+) -> int:
     """Write a CSV file with the prompt ranks of each image, and return the number of rows.
 
     `winner` is the best prompt of another image; `copies` adds the nearest training image.
@@ -85,21 +108,24 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = 
             nearest, similarity = copies.found.nearest[each.row], copies.found.similarity[each.row]
             row += [cell_of(copies.names[nearest]), float(similarity)]
         rows.append(row)
-    _write_table(path, columns, rows)
+    _write_table(path, columns, rows, overwrite=overwrite)
     return len(ranks)
 
 
-def write_pairs(path: Path, found: Reconstructed) -> int:
+def write_pairs(path: Path, found: Reconstructed, *, overwrite: bool = False) -> int:
     """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
     names = (map(cell_of, side.names) for side in found.sources)
     rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
     heads = ["row", "original", "reconstruction", *found.values]
-    _write_table(path, heads, ([row, *cells] for row, cells in enumerate(rows)))
+    lines = ([row, *cells] for row, cells in enumerate(rows))
+    _write_table(path, heads, lines, overwrite=overwrite)
     return len(found.sources[0])
 
 
-def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    check_table(path)
+def _write_table(
+    path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]], *, overwrite: bool
+) -> None:
+    check_output(path, (".csv",), is_own_table, overwrite=overwrite)
     with (
         report_write_errors(path),
         atomic_path(path) as temporary,

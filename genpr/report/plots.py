@@ -349,6 +349,6 @@ def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"
         put_legend(left, columns=2)
         put_legend(right, columns=3)
         buffer = io.BytesIO()
-        undated = {"Date": None} if form == "svg" else {"Software": None}
-        figure.savefig(buffer, format=form, dpi=160, metadata=undated)
+        made_by = {"Date": None, "Creator": "genpr"} if form == "svg" else {"Software": "genpr"}
+        figure.savefig(buffer, format=form, dpi=160, metadata=made_by)
     return buffer.getvalue()

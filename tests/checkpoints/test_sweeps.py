@@ -16,6 +16,7 @@ from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.checkpoint_tables import sweep_table
 from genpr.report.plots import sweep_plot
+from genpr.report.files import check_sweep, write_sweep
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -49,7 +50,7 @@ class Counting:
 
     def __init__(self, evaluator):
         self._evaluator, self.scored = evaluator, 0
-        self.metrics, self.recipe = evaluator.metrics, evaluator.recipe
+        self.metrics, self.recipe, self.source = evaluator.metrics, evaluator.recipe, evaluator.source
 
     def score(self, fake):
         self.scored += 1
@@ -191,7 +192,7 @@ def test_unwritable_and_locked_folders_are_errors(evaluator, paths, folder):
     with folder.locked(), raising(ResourceError, "locked"):
         sweep(evaluator, paths, folder=SweepFolder(folder.path))
     with raising(ResourceError, "unwritable"):
-        sweep(evaluator, paths, folder=SweepFolder(paths[0.5]))
+        sweep(evaluator, paths, folder=SweepFolder(folder.path.with_name("file")))
 
 
 @pytest.mark.parametrize("settings", [{}, {float("nan"): 0}, {"0.5": 0}, {True: 0}])
@@ -200,6 +201,7 @@ def test_invalid_sweeps_are_errors(settings, evaluator, reals, fakes):
         sweep(evaluator, settings)
     with raising(UsageError, "no-tradeoff"):
         sweep(genpr.Evaluator(reals, metrics=["precision", "density"], **OPTIONS), fakes)
+    folder.path.with_name("file").touch()
     with pytest.raises(DataError, match=r"^at psi = 0.5: "):
         sweep(evaluator, {0.5: fakes[0.5][:, :3]})
 
@@ -214,13 +216,44 @@ def test_temporary_files_of_a_killed_sweep_are_removed(evaluator, paths, folder,
     assert [path.exists() for path in left + others] == [False, False, True, True]
 
 
-@pytest.mark.parametrize("name", ["sweep.json", "sweep.svg"])
-def test_pipe_in_the_folder_is_an_error_before_scoring(name, evaluator, paths, folder, tmp_path):
-    (tmp_path / "out").mkdir()
-    os.mkfifo(tmp_path / "out" / name)
-    with raising(UsageError, "not-a-file"):
-        sweep(evaluator, paths, folder=folder)
-    assert (tmp_path / "out" / name).is_fifo()
+def test_folder_of_points_is_not_in_a_source(evaluator, paths):
+    with raising(UsageError, "output-is-input"):
+        sweep(evaluator, {1.0: paths[1.0].parent}, folder=SweepFolder(paths[1.0].parent / "out"))
+
+
+def test_files_of_a_sweep_replace_only_those_of_another(found, folder):
+    folder.path.mkdir()
+    names = ["sweep.json", "sweep.csv", "sweep.png", "sweep.svg"]
+    for name in names:
+        (folder.path / name).write_text("psi,genpr\n")
+        with raising(UsageError, "output-exists"):
+            write_sweep(found, Objective(), folder)
+        assert [path.name for path in folder.path.iterdir()] == [name]
+        (folder.path / name).unlink()
+        os.mkfifo(folder.path / name)
+        with raising(UsageError, "not-a-file"):
+            write_sweep(found, Objective(), folder, overwrite=True)
+        (folder.path / name).unlink()
+    (folder.path / "sweep.csv").write_text("psi,genpr\n")
+    write_sweep(found, Objective(), folder, overwrite=True)
+    check_sweep(folder.path)
+    assert sorted(path.name for path in folder.path.glob("*.*")) == sorted(names)
+
+
+def test_point_of_another_sweep_is_an_error_before_a_new_one_is_scored(evaluator, reals, paths, folder):
+    sweep(evaluator, {1.0: paths[1.0]}, folder=folder)
+    other = Counting(genpr.Evaluator(reals, **OPTIONS, k=4))
+    with raising(UsageError, "other-sweep"):
+        sweep(other, paths, folder=folder)
+    assert other.scored == 0
+
+
+def test_path_of_the_fakes_may_be_written_differently(evaluator, paths, folder, monkeypatch):
+    monkeypatch.chdir(folder.path.parent)
+    again = Counting(evaluator)
+    sweep(evaluator, {1.0: paths[1.0]}, folder=folder)
+    sweep(again, {1.0: "./fakes/../fakes/1.0.npy"}, folder=folder)
+    assert again.scored == 0
 
 
 @pytest.fixture(scope="module")

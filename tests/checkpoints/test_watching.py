@@ -21,6 +21,16 @@ from genpr.errors import DataError, ResourceError, UsageError
 TIMES = {"timestamp", "seconds"}
 
 
+class Wrapped:
+    """An evaluator of which a test replaces `score`."""
+
+    def __init__(self, evaluator):
+        self._evaluator = evaluator
+
+    def __getattr__(self, name):
+        return getattr(self._evaluator, name)
+
+
 class Clock:
     """A simulated clock that advances in `sleep` and runs scheduled actions."""
 
@@ -160,13 +170,13 @@ def test_source_must_be_unchanged_for_the_settling_time(watch, folder, clock):
 def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, watch):
     """The second source is first seen 1 s before the first one is scored for 100 s."""
 
-    class Slow:
+    class Slow(Wrapped):
         def score(self, fake, *, cache=None):
             clock.sleep(100)
             return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Slow()) as run:
+    with watch(settle=10, evaluator=Slow(evaluator)) as run:
         run.watcher.poll()
         clock.sleep(9)
         put(folder, "b.npy")
@@ -177,7 +187,7 @@ def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, 
 
 
 def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
-    class Writing:
+    class Writing(Wrapped):
         calls = 0
 
         def score(self, fake, *, cache=None):
@@ -188,7 +198,7 @@ def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, e
             return result
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Writing()) as run:
+    with watch(settle=10, evaluator=Writing(evaluator)) as run:
         run.watcher.run(until=1, interval=10)
     (record,) = lines(folder)
     assert record["n_fake"] == 40
@@ -287,7 +297,7 @@ def test_damaged_source_is_reported_once_and_scored_when_complete(folder, clock,
 def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, evaluator):
     tried = []
 
-    class Flaky:
+    class Flaky(Wrapped):
         def score(self, fake, *, cache=None):
             tried.append(clock.now)
             if len(tried) < 3:
@@ -296,7 +306,7 @@ def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock
 
     put(folder, "a.npy")
     clock.at(2000, lambda: put(folder, "b.npy"))
-    with watch(settle=0, evaluator=Flaky()) as run:
+    with watch(settle=0, evaluator=Flaky(evaluator)) as run:
         run.watcher.run(until=2, interval=50)
     assert (run.scored(), len(run.messages)) == (["a.npy", "b.npy"], 1)
     assert tried == [1000, 1600, 2200, 3000]
@@ -304,13 +314,13 @@ def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock
 
 @pytest.mark.parametrize("keep_results", [False, True])
 def test_error_that_is_not_about_samples_ends_the_watch(folder, watch, evaluator, keep_results):
-    class Broken:
+    class Broken(Wrapped):
         def score(self, fake, *, cache=None):
             raise ResourceError("no memory", code="memory")
 
     put(folder, "a.npy")
     (folder / "genpr-results").touch()
-    scores = evaluator if keep_results else Broken()
+    scores = evaluator if keep_results else Broken(evaluator)
     with watch(settle=0, evaluator=scores, keep_results=keep_results) as run, pytest.raises(ResourceError):
         run.watcher.poll()
     assert not (folder / "genpr.jsonl").exists()
@@ -417,6 +427,38 @@ def test_foreign_or_incomplete_log_is_an_error_and_is_not_changed(folder, watch,
         assert (folder / "genpr.jsonl").read_bytes() == content
 
 
+def test_foreign_best_and_results_are_not_replaced_by_a_log_with_scores(folder, watch, two_lines):
+    (folder / "best.json").write_text("mine")
+    with raising(UsageError, "foreign-file"):
+        watch()
+    (folder / "best.json").unlink()
+    (folder / "genpr-results").mkdir()
+    put(folder, "c.npy")
+    (folder / "genpr-results" / "c.npy.json").write_text("mine")
+    with watch(settle=0, keep_results=True) as run, raising(UsageError, "foreign-file"):
+        run.watcher.poll()
+    assert (folder / "genpr-results" / "c.npy.json").read_text() == "mine"
+
+
+def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
+    for name in ("genpr.jsonl", "best.json"):
+        (folder / name).symlink_to(tmp_path / "elsewhere")
+        with raising(UsageError, "output-is-link"):
+            ScoreLog(folder / "genpr.jsonl")
+        (folder / name).unlink()
+    for name in ("images", "logs"):
+        (folder / name).mkdir()
+    (folder / "images" / "0.png").touch()
+    with ScoreLog(folder / "images" / "log.jsonl") as log, raising(UsageError, "output-is-input"):
+        Watcher(evaluator, folder, log)
+    in_reals = Wrapped(evaluator)
+    in_reals.source = str(folder / "logs")
+    with ScoreLog(folder / "logs" / "log.jsonl") as log:
+        Watcher(evaluator, folder, log)
+        with raising(UsageError, "output-is-input"):
+            Watcher(in_reals, folder, log)
+
+
 def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
     (folder / "best.json").write_text("mine")
     with pytest.raises(UsageError) as caught:
@@ -427,7 +469,7 @@ def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder
     with watch(), raising(ResourceError, "locked"):
         watch()
     (folder / "genpr.jsonl").mkdir()
-    with raising(ResourceError, "unwritable"):
+    with raising(UsageError, "is-a-folder"):
         watch()
     assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
 
@@ -452,13 +494,13 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
 
 
 def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):
-    class Moving:
+    class Moving(Wrapped):
         def score(self, fake, *, cache=None):
             Path(fake).unlink()
             return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=0, evaluator=Moving()) as run:
+    with watch(settle=0, evaluator=Moving(evaluator)) as run:
         assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
         with raising(ResourceError, "unreadable"):

@@ -5,12 +5,15 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 import toy_colors
 import toy_pair
 from blob_checkpoints import real_blobs, write_checkpoint, write_generator
 from PIL import Image
 from toy_colors import COLORS, painted, write_expected
 from toy_pair import chosen, drawings, words
+
+from genpr.features.feature_set import FeatureSet, save_features
 
 ALIASES = {
     "GABOR": "--extractor gabor --device cpu",
@@ -36,7 +39,7 @@ score real.npy fake.npy GABOR --prepare resize:8                            2 fe
 score real fake GABOR --prepare crop:8                                      2 usage
 score real fake GABOR --k 0                                                 2 bad-k
 score real fake GABOR --html nowhere/page.html                              2 path-not-found
-score real fake GABOR --html folder.csv                                     2 is-a-folder
+score real fake GABOR --csv folder.csv                                      2 is-a-folder
 score real fake GABOR --csv rows.parquet                                    2 output-suffix
 score real fake --protocol fdr6 --csv rows.csv                              2 usage
 score real fake GABOR --metrics fd --csv rows.csv                           2 no-samples
@@ -50,6 +53,33 @@ features real x.safetensors GABOR --max-memory 1kB                          2 ba
 features missing x.safetensors GABOR                                        2 path-not-found
 pack missing x.npz                                                          2 path-not-found
 pack real old.npz                                                           2 output-exists
+score real fake GABOR --html real/page.html                                 2 output-is-input
+score real fake GABOR --html real/00000.png                                 2 output-suffix
+score real fake GABOR --html text.html                                      2 output-exists
+score real fake GABOR --html link.html --overwrite                          2 output-is-link
+score real fake GABOR --csv table.csv                                       2 output-exists
+score real fake --protocol fdr6 --html real/page.html                       2 output-is-input
+score re*.npy fake.npy --held-out stripes --html stripes/page.html          2 output-is-input
+score real fake GABOR --per-class --fake-labels labels.csv --csv labels.csv 2 output-is-input
+score real fake GABOR --labels --classifier labels.csv --csv ./labels.csv   2 output-is-input
+align drawings TOY --csv prompts.csv                                        2 output-is-input
+reconstruct real fake --metrics psnr --html fake/page.html                  2 output-is-input
+entities expected.csv answers.jsonl --html text.html                        2 output-exists
+entities expected.csv stripes BYdetector --html stripes/page.html           2 output-is-input
+compare a.json b.json --html b.json --overwrite                             2 output-suffix
+compare a.json b.json --html real/page.html --samples real --samples fake   2 output-is-input
+rank real fake half GABOR --html half/page.html                             2 output-is-input
+sweep real 1=fake 2=half GABOR --html fake/page.html                        2 output-is-input
+sweep real 1=fake GABOR --out fake                                          2 output-is-input
+sweep real 1=fake GABOR --out foreign                                       2 output-exists
+watch NOW real samples GABOR --log real/genpr.jsonl                         2 output-is-input
+watch NOW real samples GABOR --log link.html                                2 output-is-link
+features real real/x.safetensors GABOR                                      2 output-is-input
+features real of_fake.safetensors GABOR                                     2 output-exists
+stats real real/x.npz GABOR                                                 2 output-is-input
+stats real old.npz GABOR                                                    2 output-exists
+pack real real/x.npz                                                        2 output-is-input
+audit --out foreign --metrics precision                                     2 output-exists
 pack real x.npz --on-bad ignore                                             2 usage
 modes real.npy fake.npy --clusters 1                                        2 usage
 align drawings TOY --extractor inception                                    2 no-text-encoder
@@ -125,6 +155,9 @@ def write_texts(folder, stripes):
         "answers.jsonl": "\n".join(answers),
         "objects.txt": "\n".join(COLORS),
         "text.json": "not json",
+        "text.html": "<p>written by genpr",
+        "table.csv": "side,row\n",
+        "labels.csv": "name,label\n",
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -148,16 +181,20 @@ def world(tmp_path_factory):
     write_arrays(folder, rng)
     write_texts(folder, stripes)
     write_generator(folder)
-    for name in ("samples", "folder.csv", "run"):
+    for name in ("samples", "folder.csv", "run", "foreign"):
         (folder / name).mkdir()
+    for name in ("sweep.csv", "matrix.md"):
+        (folder / "foreign" / name).write_text("foreign")
+    (folder / "link.html").symlink_to("text.html")
+    save_features(folder / "of_fake.safetensors", FeatureSet(torch.ones(20, 4), "fake"))
     write_checkpoint(folder / "run" / "step-1.pt", 0.5)
     return folder
 
 
 def listed(folder):
-    """All files but locks."""
-    paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-    return sorted(path for path in paths if not path.endswith(".lock"))
+    """All files but locks, with their contents."""
+    paths = [path for path in folder.rglob("*") if path.suffix != ".lock"]
+    return {path: path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
 def filled(line):
@@ -214,6 +251,31 @@ def test_missed_threshold_is_printed_after_the_result(genpr, world, monkeypatch,
     assert got == int(exit_code)
     assert json.loads(out)["metrics"]
     assert [each.startswith("missed: ") for each in err.splitlines()] == [True] * (got == 5)
+
+
+OUTPUTS = """
+score real fake GABOR --html text.html --csv table.csv
+align drawings TOY --csv table.csv
+reconstruct real fake --metrics psnr --csv table.csv
+sweep real.npy 0.5=fake.npy 1=more.npy --out foreign
+features real of_fake.safetensors GABOR
+stats real old.npz GABOR
+pack real old.npz
+"""
+
+
+@pytest.mark.parametrize("command", OUTPUTS.strip().splitlines())
+def test_own_output_is_replaced_and_foreign_output_needs_overwrite(
+    genpr, world, tmp_path, monkeypatch, command
+):
+    folder = shutil.copytree(world, tmp_path / "world", symlinks=True)
+    monkeypatch.chdir(folder)
+    before = listed(folder)
+    _, out, _ = genpr(*filled(command), "--json")
+    assert json.loads(out)["error"]["code"] == "output-exists"
+    assert listed(folder) == before
+    assert genpr(*filled(command), "--overwrite", "-q")[0] == 0
+    assert genpr(*filled(command), "-q")[0] == 0
 
 
 DONE = """

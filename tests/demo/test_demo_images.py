@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from raising import raised
+from raising import raised, raising
 from torch import Tensor
 
 from genpr.demo import KINDS, DemoSet, ShapesGenerator, build_demo, contact_sheet, draw_latents, save_sets
@@ -147,6 +147,20 @@ def test_saved_sets_equal_the_images(demo, tmp_path):
         with Image.open(files[7]) as image:
             assert image.mode == "RGB"
             np.testing.assert_array_equal(np.asarray(image), shown.images[7].permute(1, 2, 0).numpy())
+
+
+def test_images_of_others_are_not_replaced(demo, tmp_path):
+    (tmp_path / "real").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "photo.png")
+    for name, code in (("real/0000.png", "output-exists"), ("overview.png", "output-exists")):
+        before = (tmp_path / "photo.png").rename(tmp_path / name).read_bytes()
+        with raising(UsageError, code):
+            save_sets(demo, tmp_path)
+        assert (tmp_path / name).read_bytes() == before
+        (tmp_path / name).rename(tmp_path / "photo.png")
+    (tmp_path / "real" / "0001.png").symlink_to(tmp_path / "photo.png")
+    with raising(UsageError, "output-is-link"):
+        save_sets(demo, tmp_path, overwrite=True)
 
 
 def test_folders_with_other_files_and_unwritable_folders_are_errors(demo, tmp_path):

@@ -106,8 +106,6 @@ def test_one_file_may_contain_moments_of_several_extractors(rng, tmp_path, monke
     for held in (statistics, read_statistics(tmp_path / "s.npz")):
         assert [(each.key, each.extractor) for each in held.moments] == named
         assert held.content == statistics.content
-    with raising(UsageError, "output-exists"):
-        genpr.reference_statistics(sides[0], tmp_path / "s.npz", extractor=several)
     with raising(UsageError, "bad-option"):
         genpr.reference_statistics(sides[0], extractor=[several[0], Thumbnail("third", 4)])
     monkeypatch.setattr(write_statistics, "MAX_BYTES", 100)
@@ -119,6 +117,23 @@ def test_one_file_may_contain_moments_of_several_extractors(rng, tmp_path, monke
         assert found["fd"] == pytest.approx(genpr.score(*sides, **options)["fd"], rel=1e-6)
         assert statistics.images_sha256 == found.real.content
         assert not codes(found) & {"statistics-unlabeled", "statistics-alone"}
+
+
+def test_only_statistics_of_genpr_outside_of_the_source_are_replaced(rng, tmp_path):
+    out, (real, fake) = tmp_path / "s.npz", (tmp_path / name for name in ("real.npy", "fake.npy"))
+    for path in (real, fake):
+        np.save(path, rng.normal(size=(20, 3)))
+    for _ in range(2):
+        genpr.reference_statistics(real, out)
+    for source in (fake, rng.normal(size=(20, 3))):
+        with raising(UsageError, "output-exists"):
+            genpr.reference_statistics(source, out)
+    np.savez(out, mu=np.zeros(3), sigma=np.eye(3))
+    with raising(UsageError, "output-exists"):
+        genpr.reference_statistics(real, out)
+    with raising(UsageError, "output-is-input"):
+        genpr.reference_statistics(out, out, overwrite=True)
+    genpr.reference_statistics(real, out, overwrite=True)
 
 
 def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, monkeypatch):

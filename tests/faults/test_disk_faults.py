@@ -28,7 +28,8 @@ def test_full_disk_loses_the_cache_and_the_page_but_not_the_score(sides, tmp_pat
     plain = genpr.score(*sides, **OPTIONS | {"k": 3, "metrics": ["coverage"]}, cache=False)
     page = tmp_path / "page.html"
     page.write_text("old")
-    options = ["--metrics", "coverage", "--k", "3", "--html", page, "--cache-dir", tmp_path / "cache"]
+    options = ["--metrics", "coverage", "--k", "3", "--html", page, "--overwrite"]
+    options += ["--cache-dir", tmp_path / "cache"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:

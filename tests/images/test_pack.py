@@ -8,10 +8,10 @@ import pytest
 from image_files import encode, noise, raised, stack
 from PIL import Image
 
-from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
+from genpr.errors import BadImagesError, DataError, ResourceError
 from genpr.images import pack as pack_module
 from genpr.images.decode import Decoded
-from genpr.images.pack import check_output, pack_source
+from genpr.images.pack import is_packed_from, pack_source
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source
 
@@ -163,10 +163,10 @@ def test_full_disk_leaves_no_file(out, monkeypatch):
     assert "No space left on device" in str(error)
 
 
-def test_invalid_outputs_are_errors_before_anything_is_read(tmp_path):
-    (tmp_path / "d.npz").mkdir()
-    (tmp_path / "old.npz").touch()
-    (tmp_path / "link.npz").symlink_to("old.npz")
-    codes = {"x.npy": "output-suffix", "missing/x.npz": "path-not-found", "d.npz": "is-a-folder"}
-    for name, code in (codes | {"old.npz": "output-exists", "link.npz": "output-exists"}).items():
-        assert raised(UsageError, check_output, tmp_path / name).code == code
+def test_packed_files_are_recognized_by_the_name_of_their_source(out):
+    np.savez(out, IMAGES)
+    assert not is_packed_from("<array>")(out)
+    for source, name in ((IMAGES, "<array>"), (iter([IMAGES]), "<iterable>")):  # the latter is written twice
+        pack(source, out)
+        assert is_packed_from(name)(out)
+        assert not is_packed_from("other")(out)

@@ -276,6 +276,17 @@ def test_flipped_bit_in_a_file_is_an_error(tmp_path, rng):
         KNNManifold.load(path)
 
 
+def test_only_manifolds_are_replaced(tmp_path, rng):
+    manifold, path = KNNManifold.fit(rng.normal(size=(30, 5))), tmp_path / "m"
+    for _ in range(2):
+        manifold.save(path)
+    save_tensors(path, {"features": torch.ones(3, 2)}, {"format": "other"})
+    with raising(UsageError, "output-exists"):
+        manifold.save(path)
+    manifold.save(path, overwrite=True)
+    assert len(KNNManifold.load(path)) == 30
+
+
 def test_other_files_are_errors(tmp_path):
     save_tensors(tmp_path / "features.safetensors", {"features": torch.ones(3, 2)}, {"format": "other"})
     (tmp_path / "text").write_text("no tensors here")
