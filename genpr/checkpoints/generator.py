@@ -106,7 +106,9 @@ def load_generator(
     check_generator(generator, f"generator {spec!r}")
     if isinstance(generator, nn.Module):
         generator.to(resolved)
-    sources = [f"{name}\0{hashlib.sha256(source).hexdigest()}" for name, source in sorted(run.items())]
+    own = next(iter(run), "")  # the file of the factory, whatever its name is
+    contents = sorted(("" if name == own else name, source) for name, source in run.items())
+    sources = [f"{name}\0{hashlib.sha256(source).hexdigest()}" for name, source in contents]
     code_sha256 = hashlib.sha256("\n".join(sources).encode()).hexdigest() if sources else None
     return LoadedGenerator(generator, spec, path, digest, code_sha256)
 

@@ -278,14 +278,22 @@ class CheckpointImages(CountedBatches):
         """The name of the checkpoint."""
         return Path(self.checkpoint).name
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def identify(self) -> dict[str, object]:
+        """`drawn_by` of the next pass; loads the generator, but draws nothing."""
+        drawn_by = self._load().drawn_by
+        gc.collect()  # as after a pass
+        return drawn_by
+
+    def _load(self) -> GeneratedImages:
         options, setting = self._options, self.setting
         if setting is None:
             rule, setting = _NO_TRUNCATION
             options = replace(options, rule=rule)
         loaded = load_generator(self.spec, self.checkpoint, device=options.device)
-        images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
-        del loaded
+        return Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        images = self._load()
         drawn_by = images.drawn_by
         before = self.drawn_by or drawn_by  # of the last pass, if there was one
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:

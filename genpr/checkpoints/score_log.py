@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from genpr.checkpoints.criterion import number_of
+from genpr.checkpoints.options import named_by_code
 from genpr.errors import DataError, UsageError
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
 from genpr.storage import (
-    exclusive_lock,
     check_place,
+    exclusive_lock,
     from_dict,
-    open_regular,
     marked_by,
+    open_regular,
     remove_temporaries,
     replace_file,
     report_write_errors,
 )
 
 if TYPE_CHECKING:
+    from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
 
 SCHEMA = 1
@@ -42,12 +44,12 @@ _CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
 _MAY_DIFFER = ("n_fake", "undefined")
 _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_images", "seed")
 _PER_CHECKPOINT = ("checkpoint", "weights")
-
-Record = Mapping[str, Any]
 _RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
 
 _is_best = marked_by(b'{\n "schema": 1,\n "name": ')
 _is_result = marked_by(b'"comparable": ')  # of `Result.to_json`
+
+Record = Mapping[str, Any]
 """One line of the log; see docs/watching.md."""
 
 
@@ -73,10 +75,10 @@ class ScoreLog:
             raise UsageError(text, code="path-not-found", path=str(folder))
         self.path, self.by, self._criterion = path, by, number_of(by)
         self.paths = path, path.with_name(BEST)
-        busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
-        with ExitStack() as lock:
         for each in self.paths:
             check_place(each)
+        busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
+        with ExitStack() as lock:
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
             self._text, self.records = self._read()
             best = self.paths[1]
@@ -107,8 +109,6 @@ class ScoreLog:
         value = self._criterion.value_in(record["metrics"])
         return value if value is not None and math.isfinite(value) else None
 
-    def append(self, record: Record, *, whole: str | None = None) -> None:
-        """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
     def check(self, facts: Record) -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
         if self.records and (differing := differences(self.records[-1], facts)):
@@ -129,18 +129,14 @@ class ScoreLog:
     def _path_of(self, name: str) -> Path:
         return self.path.parent / RESULTS / f"{name}.json"
 
+    def append(self, record: Record, *, whole: str | None = None) -> None:
+        """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
 
         Raises:
             UsageError: The score is not comparable with those before it ("other-recipe").
             ResourceError: The folder cannot be written.
         """
-        if self.records and (differing := differences(self.records[-1], record)):
-            raise UsageError(
-                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
-                "folder (--log), or use the same options, reals and generator",
-                code="other-recipe",
-                path=str(self.path),
-            )
+        self.check(record)
         if whole is not None:
             path = self._path_of(record["name"])
             with report_write_errors(path):
@@ -180,13 +176,13 @@ class ScoreLog:
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
             text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
+            if not path.exists() or _content(path) != text.encode():
+                replace_file(path, text)
+
+
 def _foreign(path: Path) -> UsageError:
     text = f"{path} would be replaced, but does not belong to a score of this watch; remove it, or use another folder (--log)"
     return UsageError(text, code="foreign-file", path=str(path))
-
-
-            if not path.exists() or _content(path) != text.encode():
-                replace_file(path, text)
 
 
 def _content(path: Path) -> bytes:
@@ -200,6 +196,8 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
     from_dict(tuple[str, str, Literal["scored"]], [record[key] for key in ("name", "listing", "status")])
     if record["schema"] != SCHEMA:
         raise ValueError(f"expected schema {SCHEMA}, found {record['schema']!r}")
+    if not all(isinstance(record.get(key) or {}, Mapping) for key in ("generator", "recipe")):
+        raise TypeError("generator and recipe must be objects")
     if from_dict(int, record["n_fake"]) < 0:
         raise ValueError("a number of images is negative")
     for name, value in from_dict(Mapping[str, float], record["metrics"]).items():
@@ -208,17 +206,31 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
 
 
 def differences(before: Record, after: Record) -> list[str]:
-    """The names of facts that must be equal for two scores in one log, but differ."""
+    """The names of facts that must be equal for two scores in one log, but differ; facts that `after` lacks are left out."""
     old, new = _comparable(before), _comparable(after)
-    if any(before.get(key) != after[key] for key in _MAY_DIFFER):
-        del old["fingerprint"], new["fingerprint"]
-    return [key for key in {**new, **old} if new.get(key) != old.get(key)]
+    known = set(after)
+    if any(before.get(key) != after.get(key) for key in _MAY_DIFFER):
+        known.discard("fingerprint")
+    if "recipe" not in before:  # a line of an earlier version
+        known.discard("recipe")
+    names = [name for name in {**new, **old} if name.partition(".")[0] in known]
+    return [name for name in names if new.get(name) != old.get(name)]
 
 
 def _comparable(record: Record) -> dict[str, Any]:
-    """Facts that must be equal, with those of a generator as separate entries."""
-    facts = {f"generator.{key}": value for key, value in (record.get("generator") or {}).items()}
+    """Facts that must be equal, with those of a generator and of the recipe as separate entries."""
+    generator = named_by_code(record.get("generator") or {})
+    facts = {f"generator.{key}": value for key, value in generator.items() if key not in _PER_CHECKPOINT}
+    facts |= {f"recipe.{key}": value for key, value in (record.get("recipe") or {}).items()}
     return {key: record.get(key) for key in _COMPARABLE} | facts
+
+
+def settings_of(evaluator: Evaluator) -> dict[str, Any]:
+    """The facts of a line that are known before a score, as they are read back."""
+    recipe = evaluator.recipe
+    facts = {key: recipe[key] for key in ("protocol", "max_images", "seed")}
+    facts |= {"requested": sorted(evaluator.metrics), "real": evaluator.content, "n_real": evaluator.n_real}
+    return dict(parse_json(json.dumps({**facts, "recipe": {key: recipe.get(key) for key in _RECIPE}})))
 
 
 def scored_record(
@@ -226,6 +238,7 @@ def scored_record(
     listing: str,
     result: Result,
     *,
+    recipe: Mapping[str, Any],
     drawn_by: Mapping[str, Any] | None = None,
     seconds: float,
     timestamp: float,
@@ -248,6 +261,7 @@ def scored_record(
         "requested": sorted({*result.metrics, *result.undefined}),
         "undefined": list(result.undefined),
         "fingerprint": result.fingerprint,
+        "recipe": dict(recipe),
         "real": result.real.content,
         "n_real": result.real.n,
         "n_fake": result.fake.n,

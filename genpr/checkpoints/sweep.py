@@ -6,6 +6,7 @@ A sweep may have a folder with one file per finished point, so that it can resum
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from genpr.checkpoints.criterion import Point, number_of, pareto_front
-from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, named_by_code
 from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.watch import listing_of
@@ -28,6 +29,7 @@ from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result, result_of
 from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
+from genpr.images.paths import paths_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import (
@@ -179,13 +181,14 @@ class SweepFolder:
             with open_regular(path) as file:
                 data = read_bytes(file, RESULT_BYTES, name=str(path), what="a point", code="not-a-point")
             record = parse_json(data, max_bytes=ARCHIVED_PARSED_BYTES)
-            stored, result = record["key"], result_of(record["result"])
+            old, result = _comparable(record["key"]), result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             text = f"{path} is not a point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
             raise DataError(text, code="not-a-point", path=str(path)) from error
-        if stored == key:
+        new = _comparable(key)
+        if old == new:
             return result
-        differing = [name for name in key if not isinstance(stored, dict) or stored.get(name) != key[name]]
+        differing = [name for name in new if old.get(name) != new[name]]
         text = f"{path} is a point of another sweep (different {' and '.join(differing)}); choose another folder, or remove it"
         raise UsageError(text, code="other-sweep", path=str(path))
 
@@ -198,10 +201,18 @@ class SweepFolder:
         return self._points / f"{setting!r}.json"
 
 
+def _comparable(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A key without the way in which paths are written."""
+    found = named_by_code(key)
+    return found if "source" not in found else {**found, "source": os.path.realpath(found["source"])}
+
+
 def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> dict[str, Any] | None:
     """Everything that determines the values of a point, flat; None if that is not known, such as for arrays."""
     if isinstance(source, str | os.PathLike):
-        fakes: dict[str, object] = {"source": str(source), "listing": listing_of(Path(source))}
+        listings = [listing_of(path) for path in paths_of(os.fsdecode(source))]
+        listing = hashlib.sha256(" ".join(listings).encode()).hexdigest() if listings[1:] else listings[0]
+        fakes: dict[str, object] = {"source": str(source), "listing": listing}
     elif isinstance(source, CountedBatches) and source.drawn_by is not None:
         fakes = dict(source.drawn_by)
     else:
@@ -232,20 +243,27 @@ def sweep(
             f"{', '.join(evaluator.metrics)}",
             code="no-tradeoff",
         )
-    points = []
-    with nullcontext() if folder is None else folder.locked():
-        for done, setting in enumerate(sorted(sources), start=1):
-            source = sources[setting]
-            key = None if folder is None else _key_of(evaluator, axis, setting, source)
-            result = None if folder is None or key is None else folder.load(setting, key)
-            if result is None:
-                result = _score(evaluator, source, axis, setting)
-                if folder is not None and key is not None:
-                    folder.save(setting, key, result)
-            points.append(SweepPoint(setting, result))
     if folder is not None:
         given = (evaluator.source, *sources.values())
         check_outside(folder.path, [each for each in given if isinstance(each, str | os.PathLike)])
+    points = []
+    with nullcontext() if folder is None else folder.locked():
+        keys = {
+            setting: None if folder is None else _key_of(evaluator, axis, setting, sources[setting])
+            for setting in sorted(sources)
+        }
+        # Points of another sweep are reported before the first new one is scored.
+        known = {
+            setting: None if folder is None or key is None else folder.load(setting, key)
+            for setting, key in keys.items()
+        }
+        for done, (setting, key) in enumerate(keys.items(), start=1):
+            result = known[setting]
+            if result is None:
+                result = _score(evaluator, sources[setting], axis, setting)
+                if folder is not None and key is not None:
+                    folder.save(setting, key, result)
+            points.append(SweepPoint(setting, result))
             if progress is not None:
                 progress(done, len(sources), setting, result)
     return Sweep(axis, tuple(points))

@@ -11,17 +11,18 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.options import WatchOptions
-from genpr.checkpoints.score_log import Record, ScoreLog, scored_record
+from genpr.checkpoints.score_log import Record, ScoreLog, scored_record, settings_of
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
-
 from genpr.storage import check_outside
+
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.result import Result
@@ -126,13 +127,13 @@ class Watcher:
         self._scored = {record["name"] for record in log.records}
         self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
-
         check_outside(log.path, [evaluator.source])
         for entry in log.path.absolute().parents:
             if entry.parent.samefile(folder) and self._pending(entry) is not None:
                 check_outside(log.path, [entry])
         self._settings = settings_of(evaluator)
         self._is_comparable = not log.records  # or whether the log was found to have the same settings
+
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
         """Poll the folder until an interruption, or as given by `once` and `until`.
 
@@ -147,6 +148,7 @@ class Watcher:
         """
         if not interval > 0 or (until is not None and until < 1):
             raise UsageError("interval must be positive, and until at least 1", code="bad-option")
+        self._check_log()
         while not self._is_done(until):
             waiting = self.poll(until=until)
             if self._is_done(until):
@@ -183,6 +185,28 @@ class Watcher:
             if not (self._is_due(pending, seen_at) and not self._is_done(until) and self._score(pending))
         ]
 
+    def _check_log(self) -> None:
+        """Check that the scores in the log are comparable with new ones, also if nothing is new."""
+        self._log.check(self._settings)
+        if self._source_of is samples_at and not self._is_comparable:
+            self._check_images(None)  # no generator draws them
+        for record in self._log.records[::-1]:
+            if self._is_comparable:
+                return
+            path = self._folder / Path(record["name"]).name
+            source = self._source_of(path) if os.path.exists(path) else None  # noqa: PTH110 - of any length
+            if source is not None:
+                with suppress(
+                    DataError, ResourceError
+                ):  # scoring reports the reason, of a source that needs it
+                    self._check_images(source)
+
+    def _check_images(self, source: object) -> None:
+        """Check that images of this source are drawn like those in the log, before any is drawn."""
+        drawn_by = source.identify() if isinstance(source, CountedBatches) else None
+        self._log.check({**self._settings, "generator": drawn_by})
+        self._is_comparable = True
+
     def _list(self) -> list[PendingSource]:
         try:
             names = [entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
@@ -212,7 +236,11 @@ class Watcher:
     def _score(self, pending: PendingSource) -> bool:
         """Score a source. Returns whether it has a record or was removed, so that no retry is needed."""
         started = time.perf_counter()
+        if self._options.keep_results:
+            self._log.check_result(pending.name)
         try:
+            if not self._is_comparable:
+                self._check_images(pending.source)
             result = self._evaluator.score(pending.source, cache=False)  # samples are rarely scored twice
         except (DataError, UsageError) as error:
             if not pending.path.exists():
@@ -233,11 +261,15 @@ class Watcher:
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
         record = scored_record(
-            pending.name, pending.listing, result, drawn_by=drawn_by, seconds=seconds, timestamp=time.time()
+            pending.name,
+            pending.listing,
+            result,
+            recipe=self._settings["recipe"],
+            drawn_by=drawn_by,
+            seconds=seconds,
+            timestamp=time.time(),
         )
         self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
-        if self._options.keep_results:
-            self._log.check_result(pending.name)
         self._on_record(record, result)
         self._scored.add(pending.name)
         self._failed.pop(pending.name, None)

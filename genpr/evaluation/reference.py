@@ -93,6 +93,11 @@ class FittedReference:
             current_communicator().check_same(self.recipe, "options")
 
     @property
+    def content(self) -> str:
+        """Hash of the contents of the reals, independent of their order."""
+        return self._real_summary.content
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """Everything that determines a score except the fakes, as plain JSON types."""
         plan, embedder, held_out = self.plan, self._embedder, self._held_out_summary

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
 from raising import raising
 
 import genpr
@@ -15,8 +16,8 @@ from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
 from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.checkpoint_tables import sweep_table
-from genpr.report.plots import sweep_plot
 from genpr.report.files import check_sweep, write_sweep
+from genpr.report.plots import sweep_plot
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -180,6 +181,15 @@ def test_changed_fakes_reals_and_options_are_errors(evaluator, reals, paths, fol
         sweep(evaluator, paths, folder=folder)
 
 
+def test_changed_files_of_a_pattern_are_an_error(shapes, write_images, rng, folder, tmp_path):
+    images = write_images("fakes", rng.integers(0, 256, (20, 64, 64, 3), dtype=np.uint8))
+    pattern = {1.0: str(images / "*.png")}
+    sweep(shapes, pattern, folder=folder)
+    next(images.iterdir()).unlink()
+    with raising(UsageError, "other-sweep", "listing"):
+        sweep(shapes, pattern, folder=folder)
+
+
 @pytest.mark.parametrize("content", ['{"key"', "{}", "[]", '{"schema": "other"}', ""])
 def test_damaged_point_is_an_error(evaluator, paths, folder, content):
     sweep(evaluator, {0.8: paths[0.8]}, folder=folder)
@@ -191,6 +201,7 @@ def test_damaged_point_is_an_error(evaluator, paths, folder, content):
 def test_unwritable_and_locked_folders_are_errors(evaluator, paths, folder):
     with folder.locked(), raising(ResourceError, "locked"):
         sweep(evaluator, paths, folder=SweepFolder(folder.path))
+    folder.path.with_name("file").touch()
     with raising(ResourceError, "unwritable"):
         sweep(evaluator, paths, folder=SweepFolder(folder.path.with_name("file")))
 
@@ -201,7 +212,6 @@ def test_invalid_sweeps_are_errors(settings, evaluator, reals, fakes):
         sweep(evaluator, settings)
     with raising(UsageError, "no-tradeoff"):
         sweep(genpr.Evaluator(reals, metrics=["precision", "density"], **OPTIONS), fakes)
-    folder.path.with_name("file").touch()
     with pytest.raises(DataError, match=r"^at psi = 0.5: "):
         sweep(evaluator, {0.5: fakes[0.5][:, :3]})
 
@@ -286,3 +296,22 @@ def test_truncation_sweep_resumes(shapes, tmp_path):
     assert again.points[1] == first.points[0]
     with raising(UsageError, "other-sweep", "seed"):
         genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, seed=1, out=tmp_path)
+
+
+def test_sweep_resumes_with_the_same_code_at_another_path(tmp_path):
+    evaluator = Counting(genpr.Evaluator(real_blobs(20), extractor="pixels", **OPTIONS))
+    spec, checkpoint = write_generator(tmp_path), write_checkpoint(tmp_path / "a.pt", 0.9)
+
+    def run(spec):
+        generator = genpr.load_generator(spec, checkpoint, device="cpu")
+        options = {"n": 20, "image_range": (-1, 1), "out": tmp_path / "out"}
+        genpr.truncation_sweep(generator, evaluator, [1.0], **options)
+
+    run(spec)
+    (tmp_path / "moved").mkdir()
+    moved = (tmp_path / "gan.py").rename(tmp_path / "moved" / "generator.py")
+    run(f"{moved}:load")
+    assert evaluator.scored == 1
+    for other in (f"{moved}:again", write_generator(tmp_path, GENERATOR + "# edited")):
+        with raising(UsageError, "other-sweep"):
+            run(other)

@@ -482,15 +482,56 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
     assert run.scored() == ["a.npy", "b.npy"]
     put(folder, "c.npy")
     real = np.random.default_rng(0).normal(size=(30, 3))
+
+    def scored_anyway(*_args, **_keywords):
+        raise AssertionError
+
     others = {
         "requested": genpr.Evaluator(real, metrics=["precision", "recall"], control=False),
         "real": genpr.Evaluator(1.1 * real, control=False),
         "max_images": genpr.Evaluator(real, max_images=30, control=False),
+        "recipe.k": genpr.Evaluator(real, k=4, control=False),
+        "recipe.ties": genpr.Evaluator(real, ties="strict", control=False),
     }
     for name, other in others.items():
+        other.score = scored_anyway
         with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
             run.watcher.poll()
+    (folder / "c.npy").unlink()
+    for name, other in others.items():
+        with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
+            run.watcher.run(once=True)
     assert len(lines(folder)) == 2
+
+
+def test_log_of_an_earlier_version_has_no_recipe(folder, watch, two_lines):
+    records = [json.loads(line) for line in two_lines.splitlines()]
+    for record in records:
+        del record["recipe"]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / "genpr.jsonl").write_text(text)
+    put(folder, "c.npy")
+    with watch(settle=0) as run:
+        run.watcher.run(once=True)
+    assert run.scored() == ["c.npy"]
+
+
+def test_score_without_memory_is_reported_and_the_others_are_scored(folder, clock, watch, evaluator):
+    class Large(genpr.Evaluator):
+        def _opened(self, fake):
+            if Path(fake).name == "b.npy":
+                raise MemoryError
+            return super()._opened(fake)
+
+    for name in ("a.npy", "b.npy", "c.npy"):
+        put(folder, name)
+    real = np.random.default_rng(0).normal(size=(30, 3))
+    with watch(settle=0, evaluator=Large(real, control=False, intervals=False)) as run:
+        run.watcher.run(until=3)
+        assert run.watcher.poll() == ["b.npy"]
+    assert run.scored() == ["a.npy", "c.npy"]
+    (line,) = run.messages
+    assert line.startswith("b.npy cannot be scored yet (oom): ")
 
 
 def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):

@@ -74,18 +74,51 @@ def test_watch_scores_only_checkpoints(genpr, files):
     assert (files / "run" / "genpr.jsonl").read_bytes() == before
 
 
-def test_watch_with_other_generator_options_is_an_error(genpr, files):
+@pytest.mark.parametrize("state", ["nothing is new", "one is new", "the scored one is gone"])
+def test_watch_with_other_generator_options_is_an_error_before_drawing(genpr, files, state):
     late = (files / "run" / "step-10.pt").rename(files / "late")
+    write_generator(files, GENERATOR.replace("z = torch", "open('drawn', 'a').close()\n        z = torch"))
     assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 30, "--psi", 1)[0] == 0
-    late.rename(files / "run" / "step-10.pt")
-    write_generator(files, "# edited\n" + GENERATOR, "other.py")
+    if state != "nothing is new":
+        late.rename(files / "run" / "step-10.pt")
+    if state == "the scored one is gone":
+        (files / "run" / "step-2.pt").unlink()
+    (files / "drawn").unlink()
+    write_generator(files, "# edited\n" + (files / "gan.py").read_text(), "other.py")
     before = (files / "run" / "genpr.jsonl").read_bytes()
     for arguments, words in (
         ("--n 31 --psi 1", "(generator.n)"),
         ("--n 30 --psi 0.5", "(generator.setting)"),
-        ("--n 30 --psi 1 --seed 1", "(seed, generator.seed)"),
-        ("--n 30 --psi 1 --generator other.py:load", "generator.name, generator.code"),
+        ("--n 30 --psi 1 --seed 1", "(seed"),
+        ("--n 30 --psi 1 --generator gan.py:again", "(generator.name)"),
+        ("--n 30 --psi 1 --generator other.py:load", "(generator.code)"),
     ):
         code, _, err = genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments.split())
-        assert (code, words in err) == (2, True)
+        assert (code, words in err) == (2, True), err
         assert (files / "run" / "genpr.jsonl").read_bytes() == before
+    assert not (files / "drawn").exists()
+    assert genpr("watch", "real", "run", *QUICK, *NOW)[0] == 2, "samples are not drawn by the generator"
+
+
+def test_path_of_the_factory_may_be_written_differently(genpr, files):
+    arguments = ("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 30)
+    late = (files / "run" / "step-10.pt").rename(files / "late")
+    assert genpr(*arguments)[0] == 0
+    late.rename(files / "run" / "step-10.pt")
+    (files / "moved").mkdir()
+    (files / "gan.py").rename(files / "moved" / "generator.py")
+    for spec in ("moved/generator.py:load", f"{files}/moved/generator.py:load"):
+        code, _, err = genpr(*arguments, "--generator", spec)
+        assert code == 0, err
+    assert [line["name"] for line in lines(files)] == list(SPREADS)
+
+
+def test_checkpoint_without_memory_is_named(genpr, files):
+    source = GENERATOR.replace("z = torch", "assert self.spread > 0.5 or exhaust()\n        z = torch")
+    write_generator(files, source + "\ndef exhaust():\n    raise MemoryError\n")
+    assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW)[0] == 0
+    assert [line["name"] for line in lines(files)] == ["step-10.pt"]
+    code, _, err = genpr("rank", "real", *(f"run/{name}" for name in SPREADS), *LOAD, *QUICK)
+    assert (code, "error: checkpoint step-2.pt: " in err) == (4, True)
+    code, _, err = genpr("sweep", "real", *LOAD, *QUICK, "--checkpoint", "run/step-2.pt", "--psi", "1")
+    assert (code, "error: at psi = 1: " in err) == (4, True)

@@ -165,5 +165,8 @@ def results() -> list[bytes]:
 
 
 def log() -> bytes:
-    lines = [scored_record(name, "0" * 64, result(), seconds=1.0, timestamp=1.0) for name in ("s1", "s2")]
+    lines = [
+        scored_record(name, "0" * 64, result(), recipe={}, seconds=1.0, timestamp=1.0)
+        for name in ("s1", "s2")
+    ]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
