@@ -242,10 +242,10 @@ class Watcher:
             if not self._is_comparable:
                 self._check_images(pending.source)
             result = self._evaluator.score(pending.source, cache=False)  # samples are rarely scored twice
-        except (DataError, UsageError) as error:
-            if not pending.path.exists():
+        except (DataError, UsageError, ResourceError) as error:
+            if not isinstance(error, ResourceError) and not pending.path.exists():
                 return True  # removed meanwhile
-            if isinstance(error, UsageError):
+            if not isinstance(error, DataError) and error.code != "oom":
                 raise
             if pending.name not in self._failed:
                 self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")

@@ -158,7 +158,8 @@ class FittedReference:
         self, fake: SourceFeatures, embedder: Embedder
     ) -> tuple[Result, MetricScores, RecognizedLabels | None]:
         """The result, its values and searches, and the labels if they are compared."""
-        if embedder is not self._embedder:  # the GPU ran out of memory
+        # If the GPU ran out of memory, or the last fit did.
+        if embedder is not self._embedder or self._fitted is None:
             self._fit(embedder)
         assert self._fitted is not None
         most = self.plan.needs["fake"].most

@@ -156,6 +156,18 @@ def test_auto_device_falls_back_to_the_cpu(sides, full_gpu, is_late, has_feature
 
 
 @pytest.mark.gpu
+def test_evaluator_is_fitted_again_after_a_fallback_without_memory(full_gpu, monkeypatch):
+    given = np.random.default_rng(0).normal(size=(2, 200, 9)).astype(np.float32)
+    options = {**OPTIONS, "extractor": None}
+    evaluator = genpr.Evaluator(given[0], device="auto", **options)
+    full_gpu()
+    with monkeypatch.context() as patch, raising(ResourceError, "oom"):
+        patch.setattr("genpr.evaluation.reference.FittedMetrics", lambda *_, **__: list(range(2**60)))
+        evaluator.score(given[1])
+    assert counts(evaluator.score(given[1])) == counts(genpr.score(*given, device="cpu", **options))
+
+
+@pytest.mark.gpu
 def test_requested_gpu_without_memory_is_an_error(sides, full_gpu):
     full_gpu()
     for function in (genpr.score, genpr.precision_recall, genpr.frechet_distance):
