@@ -9,8 +9,10 @@ import ctypes
 import errno
 import importlib.util
 import os
+import random
 import re
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from genpr.errors import ResourceError, UsageError, short
+from genpr.errors import GenprError, ResourceError, UsageError, short
 from genpr.notices import emit_notice
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     check_device(device)
     import torch
 
+    if not isinstance(device, str | torch.device):
+        raise UsageError(
+            f"device {device!r:.60} is not supported; use auto, cpu or cuda", code="unknown-device"
+        )
     if device == "auto":
         has_gpu = machine_shares["gpus"] and torch.cuda.is_available()
         return usable_device(torch.device("cuda")) if has_gpu else torch.device("cpu")
@@ -297,13 +303,38 @@ def all_cores() -> Iterator[None]:
 
 @contextmanager
 def state_guard() -> Iterator[None]:
-    """Compute in IEEE float32, deterministically, on the CPU by default; restore torch's state afterwards."""
+    """Compute in a `plain_state`, and restore the states of all random generators afterwards."""
+    import numpy as np
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - users draw from it
+    try:
+        with torch.random.fork_rng(devices=devices), plain_state():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def plain_state() -> Iterator[None]:
+    """Compute in IEEE float32, deterministically, on the CPU by default; restore the settings of torch and numpy afterwards."""
+    import numpy as np
+    import torch
+
     on_cpu, on_gpu = torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False)
-    with cpu_by_default(), torch.random.fork_rng(devices=devices), on_cpu, on_gpu, _plain_settings():
-        yield
+    threads, flushes = torch.get_num_threads(), sys.float_info.min / 2 == 0
+    try:
+        with cpu_by_default(), np.errstate(), on_cpu, on_gpu, plain_settings():
+            if flushes:
+                torch.set_flush_denormal(False)
+            yield
+    finally:
+        if flushes:
+            torch.set_flush_denormal(True)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 _settings_lock = threading.RLock()
@@ -311,8 +342,8 @@ _restorers: list[list[ExitStack]] = []  # of the active blocks of all threads, i
 
 
 @contextmanager
-def _plain_settings() -> Iterator[None]:
-    """Torch's settings for IEEE float32, which all threads share; the last of overlapping blocks restores them."""
+def plain_settings() -> Iterator[None]:
+    """Torch's settings for IEEE float32 and its default type, which all threads share; the last of overlapping blocks restores them."""
     import torch
 
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
@@ -334,6 +365,8 @@ def _plain_settings() -> Iterator[None]:
                 restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
                 setattr(owner, name, value)
         _make_products_plain(restored, single)
+        restored.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
         own = [restored.pop_all()]
         _restorers.append(own)
     try:
@@ -409,7 +442,11 @@ def cpu_by_default() -> Iterator[None]:
 
     device = torch.empty(0).device
     if device.type == "cpu":
-        yield
+        try:
+            yield
+        finally:
+            if torch.empty(0).device != device:  # code of the user changed the default
+                torch.set_default_device(None)
         return
     before = _user_default_device.set(device)
     try:
@@ -426,9 +463,25 @@ def user_default_device() -> Iterator[None]:
         yield
 
 
-def iterate_user_items(items: Iterable[_Item]) -> Iterator[_Item]:
+USER_ERRORS = (Exception, SystemExit, GeneratorExit)
+"""What code of a user may raise without ending the program: all but KeyboardInterrupt."""
+
+
+@contextmanager
+def user_errors(who: str, code: str) -> Iterator[None]:
+    """Convert what code of the user raises to a UsageError; errors of genpr, and that memory ran out, are kept."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        if isinstance(error, GenprError) or is_out_of_memory(error):
+            raise
+        text = f"{who} failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        raise UsageError(text, code=code) from error
+
+
+def iterate_user_items(items: Iterable[_Item], who: str) -> Iterator[_Item]:
     """The items of an iterable of the user, each created under the user's default device."""
-    draw: Any = user_default_device()(next)
+    draw: Any = user_errors(who, "dataset-failed")(user_default_device()(next))
     iterator, end = iter(items), object()
     while (item := draw(iterator, end)) is not end:
         yield item

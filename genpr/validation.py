@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 
 from genpr.errors import DataError, FeatureError, GenprError, ResourceError, UsageError, short
 from genpr.memory import float_rows
-from genpr.runtime import cpu_by_default, is_out_of_memory, resolve_device, usable_device
+from genpr.runtime import is_out_of_memory, plain_state, resolve_device, usable_device
 
 if TYPE_CHECKING:
     import torch
@@ -30,12 +30,12 @@ Features: TypeAlias = "NDArray[Any] | Tensor"
 
 
 def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a public function independent of torch's default device, and report all out-of-memory errors as one error."""
+    """Make a public function independent of global state, and report all out-of-memory errors as one error."""
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            with cpu_by_default():
+            with plain_state():
                 return function(*args, **kwargs)
         except Exception as error:
             if isinstance(error, GenprError) or not is_out_of_memory(error):
@@ -47,16 +47,50 @@ def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
+def is_plain(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor of numbers in memory: not sparse, nested, quantized, of packed bits, emulated, or without data."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_meta:
+        return False
+    is_on_cpu, own_dispatch = value.device.type == "cpu", type(value).__torch_dispatch__
+    is_emulated = is_on_cpu and own_dispatch is not torch.Tensor.__torch_dispatch__
+    return not (value.is_nested or value.is_quantized or is_emulated) and _can_convert(value.dtype)
+
+
+@cache
+def _can_convert(dtype: torch.dtype) -> bool:
+    """Whether torch converts numbers of a type, which it does not for packed ones."""
+    import torch
+
+    try:
+        torch.empty(1, dtype=dtype, device="cpu").to(torch.complex64)
+    except RuntimeError:
+        return False
+    return True
+
+
+def kind_of(value: object) -> str:
+    """The type of a value, and what is special about a tensor or array, for messages."""
+    kind, array = f"a {type(value).__name__}", cast("Any", value)
+    if not hasattr(value, "dtype"):
+        return kind
+    shape = "nested" if getattr(value, "is_nested", False) else tuple(array.shape)
+    facts = {str(getattr(value, name, "cpu")) for name in ("layout", "device")} - {"torch.strided", "cpu"}
+    return ", ".join([f"{kind} of {array.dtype} {shape}", *sorted(facts)])
+
+
 def check_features(features: object, name: str) -> Tensor:
     """Check features and return them as contiguous float32, without a copy if possible."""
     import torch
 
     check_unmasked(features, name)
     if isinstance(features, torch.Tensor):
-        if features.layout != torch.strided:
-            raise _shape_error(name, f"a {features.layout} tensor", "call .to_dense() first")
-        original: Features = features.detach()
-        kind_is_real = not (features.is_complex() or features.dtype == torch.bool or features.is_quantized)
+        if not is_plain(features):
+            cause = "pass a dense tensor with data (.to_dense(), .dequantize(), or numpy.asarray)"
+            raise _shape_error(name, kind_of(features), cause)
+        original: Features = features.detach().as_subclass(torch.Tensor).resolve_neg()
+        kind_is_real = not (features.is_complex() or features.dtype == torch.bool)
     elif isinstance(features, np.ndarray):
         original, kind_is_real = features, features.dtype.kind in "fiu"
     else:

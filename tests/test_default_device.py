@@ -1,11 +1,13 @@
-"""Public functions under `torch.set_default_device` and autocast: results are the same, and code of the user sees the device.
+"""Public functions under `torch.set_default_device`, `torch.set_default_dtype` and autocast: results are the same, and code of the user sees the device.
 
 "meta" represents a GPU that the user chose: tensors that genpr creates there by mistake have no values or another device.
 """
 
 import subprocess
 import sys
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 from public_calls import IMAGES, PUBLIC
@@ -16,11 +18,22 @@ from genpr.errors import FeatureError
 from genpr.integrations.callback import GenprCallback
 
 
+@contextmanager
+def default_dtype(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("name", PUBLIC)
-def test_default_device_and_autocast_change_no_result(name, tmp_path):
+def test_default_device_type_and_autocast_change_no_result(name, tmp_path):
     plain = PUBLIC[name]({"device": "cpu"}, tmp_path)
+    half, strict = default_dtype(torch.bfloat16), np.errstate(all="raise")
     # "meta" as `torch.set_default_device` does, with an end.
-    with torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16), half, strict:
         found = PUBLIC[name]({"device": "cpu"}, tmp_path)
         assert torch.empty(0).is_meta
     assert repr(found) == repr(plain)
@@ -68,3 +81,33 @@ def test_default_dtype_changes_no_copy(request, tmp_path):
 def test_import_of_a_report_draws_no_random_number():
     code = "import random; before = random.getstate(); import genpr; genpr.html_report; assert random.getstate() == before"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Built(torch.nn.Module):
+    """A network whose weights and features have torch's default type."""
+
+    dim, cache_key = 3, "built"
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([1 / 3, 2 / 3, 1.0]))
+
+    def forward(self, images):
+        return (images / torch.tensor(255.0)).mean((2, 3)) * self.scale
+
+
+def test_network_of_a_factory_has_float32_weights_and_one_cache_entry(sides):
+    options = {"extractor": f"{__name__}:Built", "metrics": ["fd"], "device": "cpu"}
+    with default_dtype(torch.bfloat16):
+        first = genpr.score(*sides, **options)
+    assert (first.real.n_embedded, first.real.n_cached) == (30, 0)
+    again = genpr.score(*sides, **options)
+    assert again.real.n_cached == 30
+    assert first["fd"] == again["fd"] == genpr.score(*sides, **options, cache=False)["fd"]
+
+
+def test_evaluator_made_in_inference_mode_scores_outside():
+    with torch.inference_mode():
+        evaluator = genpr.Evaluator(IMAGES, extractor="gabor", k=3, device="cpu")
+    plain = genpr.Evaluator(IMAGES, extractor="gabor", k=3, device="cpu")
+    assert evaluator.score(IMAGES.flip(0)).metrics == plain.score(IMAGES.flip(0)).metrics

@@ -1,9 +1,12 @@
 """Devices, folders, and restored global state."""
 
+# ruff: noqa: NPY002 - the global state of users' code is what is tested
 import itertools
 import operator
 import os
+import random
 import stat
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -48,7 +51,9 @@ def global_state():
     for name in FAMILIES if HAS_PRECISIONS else ():
         change(name, "none")
     found += [value_of(name) for name in PRECISIONS]
-    return (*found, torch.get_default_dtype(), torch.is_grad_enabled(), torch.random.get_rng_state().tolist())
+    found += [torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()]
+    states = torch.random.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
+    return (*found, torch.get_num_threads(), np.geterr(), *states)
 
 
 USERS = {
@@ -98,8 +103,14 @@ class ChangingExtractor:
         assert torch.get_float32_matmul_precision() == "highest"
         with torch.backends.cudnn.flags(enabled=True):
             torch.rand(3)
+        assert torch.get_default_dtype() == torch.float32
         for name in SWITCHES:
             change(name, True)
+        torch.set_default_dtype(torch.float16)
+        torch.set_num_threads(3)
+        np.seterr(all="ignore")
+        np.random.seed(1)
+        random.seed(1)
         return images.float().mean((2, 3))
 
 
@@ -112,8 +123,32 @@ def test_networks_compute_in_float32_and_settings_are_restored(choose, user):
     choose(user)
     before = global_state()
     choose(user)
-    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), ChangingExtractor())
+    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), ChangingExtractor(), batch_size=1)
     assert global_state() == before
+
+
+def test_default_device_that_an_extractor_sets_is_restored():
+    class Moving:
+        dim = 1
+
+        def __call__(self, images):
+            torch.set_default_device("meta")
+            return torch.zeros(len(images), 1, device="cpu")
+
+    genpr.embed(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), Moving(), batch_size=1)
+    assert torch.empty(0).device.type == "cpu"
+
+
+def test_flushed_subnormal_numbers_change_no_count(rng):
+    tiny = (rng.normal(size=(2, 60, 4)) * 1e-41).astype(np.float32)
+    plain = genpr.manifold_metrics(*tiny)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        assert genpr.manifold_metrics(*tiny) == plain
+        assert sys.float_info.min / 2 == 0, "the setting is restored"
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_settings_are_restored_after_the_last_of_overlapping_guards(choose):
@@ -132,7 +167,7 @@ def test_settings_are_restored_after_the_last_of_overlapping_guards(choose):
 def test_devices_are_resolved():
     assert resolve_device("cpu") == torch.device("cpu")
     assert resolve_device("auto").type in {"cpu", "cuda"}
-    for name in ("gpu", "mps", "cuda:x"):
+    for name in ("gpu", "mps", "cuda:x", None, 0, b"cpu", torch.device("meta")):
         with raising(UsageError, "unknown-device"):
             resolve_device(name)
 

@@ -29,7 +29,7 @@ from genpr.features.user_code import load_object
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.ball_metrics import precision, recall
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls, unknown_metrics
-from genpr.runtime import torch_threads
+from genpr.runtime import USER_ERRORS, torch_threads
 from genpr.storage import from_dict, open_regular, replace_file
 
 Features = NDArray[np.float32]
@@ -108,7 +108,7 @@ def _user_values(spec: str, name: str, real: Features, fake: Features) -> Values
     """The value of a user's function for copies of reals (n, d) and fakes (m, d)."""
     try:
         return {name: float(_loaded(spec)(real.copy(), fake.copy()))}
-    except Exception as error:
+    except USER_ERRORS as error:
         text = f"function {spec!r} did not return a number: {type(error).__name__}: {' '.join(str(error).split())}"
         raise UsageError(text, code=_CODE) from error
 

@@ -39,10 +39,17 @@ from genpr.checkpoints.options import SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError, similar
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
 from genpr.features.user_code import load_object, signature_of, takes_device
-from genpr.images.arrays import to_levels
-from genpr.runtime import expand_user, is_out_of_memory, resolve_device, state_guard, user_default_device
+from genpr.images.arrays import to_levels, widened
+from genpr.runtime import (
+    USER_ERRORS,
+    expand_user,
+    is_out_of_memory,
+    resolve_device,
+    state_guard,
+    user_default_device,
+)
 from genpr.storage import sha256_of_file
-from genpr.validation import check_count, check_unmasked, entry_point
+from genpr.validation import check_count, check_unmasked, entry_point, is_plain, kind_of
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
@@ -213,9 +220,8 @@ class _StyleRoute:
 
     def _map(self, z: Tensor, labels: Tensor | None) -> Tensor:
         w = self.generator.mapping(z, **({} if self.label_name is None else {self.label_name: labels}))
-        if not isinstance(w, Tensor) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
-            found = f"{w.dtype} {tuple(w.shape)}" if isinstance(w, Tensor) else type(w).__name__
-            text = f"the mapping of {self.who} must return floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, but returned {found}"
+        if not is_plain(w) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
+            text = f"the mapping of {self.who} must return floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, but returned {kind_of(w)}"
             raise DataError(text, code="generator-output")
         return w
 
@@ -309,18 +315,10 @@ def device_of(generator: object, device: str | torch.device, who: str) -> torch.
 @contextmanager
 def inference_context(generator: object, device: torch.device) -> Iterator[None]:
     """Run a generator in evaluation mode, in float32 without autocast, and restore all random states."""
-    if device.type == "meta":
-        text = "the networks are on the meta device, without weights; load them first"
-        raise UsageError(text, code="generator-device")
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - users draw from it
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call] # so that its streams are restored too
-    try:
-        with state_guard(), evaluation_mode(generator), user_default_device():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
+    with state_guard(), evaluation_mode(generator), user_default_device():
+        yield
 
 
 def seed_noise(seed: int, batch: int) -> None:
@@ -346,7 +344,7 @@ def generator_errors(
         yield
     except GenprError:
         raise
-    except (Exception, SystemExit) as error:
+    except USER_ERRORS as error:
         if is_out_of_memory(error):
             text = f"{who} ran out of memory on its device; use a smaller batch_size or another device, or free memory"
             raise ResourceError(text, code="oom") from error
@@ -369,17 +367,17 @@ def to_uint8(
     axes = (3, 1) if isinstance(output, np.ndarray) else (1, 3)
     if isinstance(output, np.ndarray) and output.dtype in (np.uint8, np.float16, np.float32, np.float64):
         output = torch.from_numpy(np.ascontiguousarray(output))
-    known = isinstance(output, Tensor) and (output.dtype == torch.uint8 or output.is_floating_point())
-    shape = tuple(output.shape) if isinstance(output, Tensor) else ()
+    known = is_plain(output) and (output.dtype == torch.uint8 or output.is_floating_point())
+    shape = tuple(output.shape) if is_plain(output) else ()
     axis = next((axis for axis in axes if len(shape) == 4 and shape[axis] in {1, 3}), None)
-    if not isinstance(output, Tensor) or not known or axis is None or 0 in shape[1:] or shape[0] != expected:
-        found = f"{getattr(output, 'dtype', type(output).__name__)} {tuple(getattr(output, 'shape', ()))}"
+    if not is_plain(output) or not known or axis is None or 0 in shape[1:] or shape[0] != expected:
         raise DataError(
             f"{who} must return {expected} images, one tensor or array (n, 3, h, w) or (n, h, w, 3), uint8 or float, or "
-            f"grayscale with 1 channel, but returned {found}",
+            f"grayscale with 1 channel, but returned {kind_of(output)}",
             code="generator-output",
         )
-    images, clamped = output.detach() if axis == 1 else output.detach().permute(0, 3, 1, 2), 0.0
+    output = widened(output.detach())
+    images, clamped = output if axis == 1 else output.permute(0, 3, 1, 2), 0.0
     if images.dtype != torch.uint8:
         if image_range is None:
             low, high = images.amin().item(), images.amax().item()

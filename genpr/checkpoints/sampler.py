@@ -40,7 +40,7 @@ from genpr.images.arrays import MAX_OUTSIDE, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
 from genpr.storage import tensors_sha256
-from genpr.validation import check_count, check_unmasked, entry_point
+from genpr.validation import check_count, check_unmasked, entry_point, is_plain
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 _NO_TRUNCATION = ("z-scale", 1.0)  # does not change the latents, and passes no axis
@@ -348,7 +348,7 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
         rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
     except (TypeError, ValueError, RuntimeError):
         rows = torch.empty(())
-    if rows.ndim not in {1, 2} or len(rows) != n:
+    if not is_plain(rows) or rows.ndim not in {1, 2} or len(rows) != n:
         text = f"labels must be numbers (n,) or (n, c) with one row for each of {n} images, not {type(labels).__name__}"
         raise UsageError(text, code="generator-labels")
     return rows.detach().cpu().clone()

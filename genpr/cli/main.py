@@ -145,7 +145,7 @@ def run(
         return _USAGE
     except (click.Abort, KeyboardInterrupt) as error:
         return (report or SignalReport(as_json=as_json)).print(signal_of(error))
-    except Exception as error:  # noqa: BLE001 - a bug must not look like a result
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug must not look like a result
         record = _record_of(error)
         print_stderr(f"error: {record['message']}")
         if as_json and record["code"] != "stdout":
@@ -155,7 +155,7 @@ def run(
     return outcome if isinstance(outcome, int) else 0
 
 
-def _record_of(error: Exception) -> dict[str, Any]:
+def _record_of(error: BaseException) -> dict[str, Any]:
     """The JSON record of an error; unusable images are printed on stderr."""
     message, code, exit_code, path = _facts_of(error)
     record = {
@@ -173,7 +173,14 @@ def _record_of(error: Exception) -> dict[str, Any]:
     return record
 
 
-def _facts_of(error: Exception) -> tuple[str, str, int, str | None]:
+def _print_traceback() -> None:
+    """Print the traceback of the current error if GENPR_DEBUG is set."""
+    if os.environ.get("GENPR_DEBUG"):
+        for line in traceback.format_exc().splitlines():
+            print_stderr(line)
+
+
+def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
     """Message, code, exit code and path."""
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
@@ -184,16 +191,14 @@ def _facts_of(error: Exception) -> tuple[str, str, int, str | None]:
             message = " ".join(error.format_message().split())  # click lists choices on several lines
         return message + hint, "usage", _USAGE, None
     if isinstance(error, GenprError):
+        if error.__cause__ is not None:  # such as an error of a user's code
+            _print_traceback()
         return str(error), error.code, error.exit_code, error.path
     for is_cause, code, text in _MISSING_RESOURCES:
         if is_cause(error):
             return text, code, ResourceError.exit_code, None
-    if os.environ.get("GENPR_DEBUG"):
-        for line in traceback.format_exc().splitlines():
-            print_stderr(line)
+    _print_traceback()
     what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    if notes := getattr(error, "__notes__", None):  # added by genpr where it calls a user's code
-        return f"{notes[0]}: {what}", "custom-extractor", _USAGE, None
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] != "genpr":
         text = f"a library that genpr needs cannot be imported ({error}); run `genpr doctor` for the reason and a fix"
         return text, "broken-library", ResourceError.exit_code, None

@@ -37,6 +37,7 @@ from genpr.limits import (
     read_bytes,
 )
 from genpr.notices import Notice
+from genpr.validation import is_plain, kind_of
 
 _FORMAT = TableFormat(
     what="labels",
@@ -228,7 +229,10 @@ def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None
 def _in_order(labels: Any, origin: str) -> ImageValues[Label]:  # noqa: ANN401 - a user's object
     """Labels in order, with integers as text; None and empty strings are no class."""
     if hasattr(labels, "detach"):
-        labels = labels.detach().cpu().numpy()
+        if not is_plain(labels):
+            raise _wrong_label(origin, kind_of(labels))
+        labels = labels.double() if labels.is_floating_point() else labels
+        labels = labels.detach().cpu().resolve_neg().numpy()
     if isinstance(labels, np.ndarray):
         _check_kind(labels.shape, labels.dtype, origin)
         try:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -36,6 +37,23 @@ from genpr.storage import load_tensors, open_regular, replace_file, save_tensors
 FEATURE_VERSION = 2  # raise it whenever decoding, resizing or embedding changes any feature
 SHARD_ROWS = 2048
 _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
+
+
+def _switched_off() -> dict[str, list[str]]:
+    """The libraries and kernels that are switched off, without which features differ in their last bits; empty if there are none."""
+    backends, timm = torch.backends, sys.modules.get("timm.layers")
+    is_on = {
+        "cudnn": backends.cudnn.enabled,
+        "mkldnn": backends.mkldnn.enabled,
+        "fast path of attention": backends.mha.get_fastpath_enabled(),
+        "cudnn attention": backends.cuda.cudnn_sdp_enabled(),  # type: ignore[no-untyped-call]
+        "flash attention": backends.cuda.flash_sdp_enabled(),  # type: ignore[no-untyped-call]
+        "memory-efficient attention": backends.cuda.mem_efficient_sdp_enabled(),  # type: ignore[no-untyped-call]
+        "plain attention": backends.cuda.math_sdp_enabled(),  # type: ignore[no-untyped-call]
+        "fused attention of timm": timm is None or bool(timm.use_fused_attn()),
+    }
+    off = [name for name, on in is_on.items() if not on]
+    return {"switched_off": off} if off else {}
 
 
 class CachedImage(NamedTuple):
@@ -69,6 +87,7 @@ class FeatureCache:
             "device": device_type,
             "max_pixels": policy.max_pixels,
             **policy.choices,  # empty for the defaults, so that older folders stay valid
+            **_switched_off(),
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]

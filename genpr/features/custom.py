@@ -16,7 +16,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -33,7 +33,7 @@ from genpr.features.extractor import (
     prepare_batch,
 )
 from genpr.features.user_code import load_object, takes_device
-from genpr.runtime import user_default_device
+from genpr.runtime import plain_settings, resolve_device, user_default_device, user_errors
 from genpr.storage import tensors_sha256
 
 _MAX_DEPTH = 3  # a function, the pipeline it captured, the pipeline's attributes
@@ -54,9 +54,7 @@ class CustomExtractor:
         own: Any = wrapped
         if callable(getattr(own, "prepare", None)) and callable(getattr(own, "forward", None)):
             self.prepare: Callable[[Tensor], Tensor] = own.prepare
-            self.forward: Callable[[Tensor], Tensor] = user_default_device()(
-                own if isinstance(own, nn.Module) else own.forward
-            )
+            self.forward = _isolated(own if isinstance(own, nn.Module) else own.forward)
 
     @property
     def device(self) -> torch.device:
@@ -80,11 +78,24 @@ class CustomExtractor:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
-        if isinstance(self, PreparingExtractor):
-            return self.forward(prepare_batch(self, images).to(self.device))
-        return user_default_device()(self.wrapped)(images.to(self.device))
+        with batch_errors(self, images):
+            if isinstance(self, PreparingExtractor):
+                return self.forward(prepare_batch(self, images).to(self.device))
+            return _isolated(self.wrapped)(images.to(self.device))
 
 
+def _isolated(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Code of the user, which sees their default device, and whose changes of torch's settings end with it."""
+    return plain_settings()(user_default_device()(call))
+
+
+def batch_errors(extractor: FeatureExtractor, batch: Tensor) -> AbstractContextManager[None]:
+    """Errors of an extractor that name it and the batch."""
+    shape = f"{batch.dtype} {tuple(batch.shape)}".removeprefix("torch.")
+    return user_errors(f"extractor {extractor.name} on a batch {shape}", "extractor-failed")
+
+
+@user_errors("the extractor", _CODE)
 def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
     """Hash of the weights of a user's object, its cache key, and the reason if there is no key."""
     weights = None
@@ -134,6 +145,7 @@ def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
     return wrapped
 
 
+@user_errors("the extractor", _CODE)
 def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedExtractor:
     """Wrap a callable with `dim` as an extractor; its name is its attribute `name`, or `name`, or that of its class."""
     # `info` of a custom extractor is not read here: that hashes its weights.
@@ -158,11 +170,14 @@ def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
     return wrap_extractor(extractor).info
 
 
+@user_errors("the extractor", _CODE)
 def extractor_device(extractor: object) -> torch.device:
     """The device of the input of an extractor: its `device`, else that of its parameters, else the CPU."""
     device = getattr(extractor, "device", None)
-    if isinstance(device, str | torch.device):
-        return torch.device(device)
+    if isinstance(device, str) or (isinstance(device, torch.device) and device.type == "cuda"):
+        return resolve_device(device)
+    if isinstance(device, torch.device):
+        return device
     if isinstance(extractor, nn.Module):
         for tensor in (*extractor.parameters(), *extractor.buffers()):
             return tensor.device
@@ -174,6 +189,11 @@ def evaluation_mode(owner: object) -> Iterator[None]:
     """Set the networks of an object to evaluation mode and torch to inference mode; restore every flag afterwards."""
     with ExitStack() as restored:
         for network in networks_of(owner):
+            if any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers())):
+                text = (
+                    "a network has tensors on the meta device, which have no values; load its weights first"
+                )
+                raise UsageError(text, code="meta-device")
             for module in network.modules():
                 restored.callback(setattr, module, "training", module.training)
             network.eval()

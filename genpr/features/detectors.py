@@ -21,7 +21,7 @@ from genpr.errors import FeatureError, UsageError, similar
 from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.weights import Progress, Weights, WeightsFile, find_or_fetch, load_weights
-from genpr.runtime import resolve_device
+from genpr.runtime import resolve_device, user_errors
 from genpr.validation import entry_point
 
 # The older models freeze their batch norms when they load weights, and need another eps.
@@ -152,6 +152,7 @@ class DetectingExtractor:
         return scores.float()
 
 
+@user_errors("the classifier", "custom-detector")
 def _checked_names(detector: object, name: str) -> tuple[str, ...]:
     found = getattr(detector, "names", None)
     names = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else ()

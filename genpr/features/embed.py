@@ -28,7 +28,7 @@ from torch import Tensor
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError, UsageError
 from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
-from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
+from genpr.features.custom import batch_errors, evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.uploads import Uploads
@@ -40,8 +40,8 @@ from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
-from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores
-from genpr.validation import check_integers, entry_point
+from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores, user_errors
+from genpr.validation import check_integers, entry_point, is_plain, kind_of
 
 Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
@@ -553,6 +553,16 @@ def _results(
         yield run, batch, features()
 
 
+def _prepare(extractor: PreparingExtractor, image: Tensor) -> Tensor:
+    """The prepared image; errors name the extractor."""
+    with user_errors(f"prepare of extractor {extractor.name}", "extractor-failed"):
+        prepared = extractor.prepare(image)
+    if is_plain(prepared):
+        return prepared
+    text = f"prepare of extractor {extractor.name} must return a tensor of numbers, but returned {kind_of(prepared)}"
+    raise FeatureError(text, code="feature-shape")
+
+
 class ForwardPass:
     """Runs an extractor on batches of images; `batch_size` is halved when the device runs out of memory.
 
@@ -568,10 +578,11 @@ class ForwardPass:
         self.prepare_on_host: Preparation | None = None
         if isinstance(extractor, PreparingExtractor):
             self._run = extractor.forward
+            prepare = partial(_prepare, extractor)
             if getattr(extractor, "prepares_on_device", False) is True:
-                self._prepare = extractor.prepare
+                self._prepare = prepare
             else:
-                self.prepare_on_host = extractor.prepare
+                self.prepare_on_host = prepare
         self.mixes_sizes = self._prepare is not None
         self.is_on_gpu = self.device.type == "cuda"
         self._uploads = Uploads(self.device) if self.is_on_gpu else None
@@ -629,18 +640,11 @@ class ForwardPass:
             batch = torch.stack(padded).to(self.device)
         else:
             batch = self._uploaded(images, size, self._uploads)
-        try:
+        with batch_errors(self.extractor, batch):
             output = self._run(batch)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                shape = f"{batch.dtype} {tuple(batch.shape)}".removeprefix("torch.")
-                error.add_note(f"extractor {self.extractor.name} failed on a batch {shape}")
-            raise
         expected = (size, self.extractor.dim)
-        if not isinstance(output, Tensor) or output.shape != expected or output.is_complex():
-            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            kind = "complex " if isinstance(output, Tensor) and output.is_complex() else ""
-            text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind}{came}"
+        if not is_plain(output) or output.shape != expected or output.is_complex():
+            text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind_of(output)}"
             raise FeatureError(text, code="feature-shape")
         check_integers(output, f"the output of extractor {self.extractor.name}")
         # The output may be on another GPU of the network, whose stream `issue` does not wait for.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from genpr.errors import DataError, FeatureError
+from genpr.validation import is_plain, kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,9 +82,14 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
     """Prepare uint8 (n, 3, h, w) images as float32 (n, 3, s, s), on the CPU or on the device of an extractor with `prepares_stacks`."""
     import torch
 
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or not len(images):
-        came = f"{images.dtype} {tuple(images.shape)}"
-        text = f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {came}"
+    if (
+        not is_plain(images)
+        or images.dtype != torch.uint8
+        or images.ndim != 4
+        or images.shape[1] != 3
+        or not len(images)
+    ):
+        text = f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {kind_of(images)}"
         raise DataError(text, code="image-tensor")
     if getattr(extractor, "prepares_stacks", False) is True:
         return extractor.prepare(images.to(getattr(extractor, "device", images.device)))

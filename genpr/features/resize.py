@@ -30,6 +30,7 @@ from PIL import Image
 from torch import Tensor
 
 from genpr.errors import ImageError, UsageError, similar
+from genpr.images.decode import pillow_guard
 
 _BICUBIC = Image.Resampling.BICUBIC
 _MAX_RESIZED = (
@@ -173,7 +174,9 @@ def _resize_and_crop(
     top, left = round((height - side) / 2), round((width - side) / 2)  # as torchvision, halves to even
     pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
     whole = Image.fromarray(pixels).resize((width, height), filter_)
-    middle = torch.from_numpy(np.array(whole.crop((left, top, left + side, top + side)))).permute(2, 0, 1)
+    with pillow_guard:  # a crop applies Pillow's limit of pixels
+        pixels = np.array(whole.crop((left, top, left + side, top + side)))
+    middle = torch.from_numpy(pixels).permute(2, 0, 1)
     return middle.to(torch.float32, memory_format=torch.contiguous_format).to(image.device)
 
 

@@ -30,8 +30,8 @@ from genpr.features.registry import (
     weights_of,
 )
 from genpr.features.weights import Progress
-from genpr.runtime import resolve_device, state_guard, user_default_device
-from genpr.validation import entry_point
+from genpr.runtime import resolve_device, state_guard, user_default_device, user_errors
+from genpr.validation import entry_point, is_plain, kind_of
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
@@ -130,23 +130,20 @@ class CustomTextEncoder:
         function = getattr(self._owner, "truncated", None)
         if not callable(function):
             return None
-        is_cut = [bool(each) for each in function(list(texts))]
+        with user_errors(f"truncated of {self.name}", "extractor-failed"):
+            is_cut = [bool(each) for each in function(list(texts))]
         if len(is_cut) != len(texts):
             text = f"truncated of {self.name} must return {len(texts)} booleans, one per text, found {len(is_cut)}"
             raise FeatureError(text, code="feature-shape")
         return is_cut
 
     def _checked(self, texts: list[str]) -> Tensor:
-        try:
+        with user_errors(f"encode_text of {self.name}", "extractor-failed"):
             given = self._owner.encode_text(texts)  # type: ignore[attr-defined]
-        except Exception as error:
-            error.add_note(f"encode_text of {self.name} failed")
-            raise
-        vectors = torch.as_tensor(given) if isinstance(given, Tensor | np.ndarray) else None
+            vectors = torch.as_tensor(given) if isinstance(given, np.ndarray) else given
         expected = (len(texts), self.dim)
-        if vectors is None or vectors.shape != expected or not vectors.is_floating_point():
-            came = type(given).__name__ if vectors is None else f"{vectors.dtype} {tuple(vectors.shape)}"
-            text = f"encode_text of {self.name} must return floats {expected} for these texts, but returned {came}"
+        if not is_plain(vectors) or vectors.shape != expected or not vectors.is_floating_point():
+            text = f"encode_text of {self.name} must return floats {expected} for these texts, but returned {kind_of(vectors)}"
             raise FeatureError(text, code="feature-shape")
         return vectors.detach().float().cpu()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import expand_user, user_default_device
+from genpr.runtime import USER_ERRORS, expand_user, is_out_of_memory, user_default_device
 
 
 @contextmanager
@@ -75,7 +75,9 @@ def load_object(
             loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
     except GenprError:
         raise
-    except (Exception, SystemExit) as error:
+    except USER_ERRORS as error:
+        if is_out_of_memory(error):
+            raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         hint = "" if ".py:" in spec else " (expected path/to/file.py:factory for a file)"
         raise UsageError(f"{kind} {spec!r} could not be loaded: {reason}{hint}", code=code) from error

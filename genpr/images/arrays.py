@@ -28,7 +28,7 @@ from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
-from genpr.validation import check_unmasked
+from genpr.validation import check_unmasked, is_plain, kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,9 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
 
 def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
     """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w)."""
+    if is_tensor(images) and not is_plain(images):
+        needed = "a dense uint8 tensor with data (.to_dense(), .dequantize(), numpy.asarray)"
+        raise DataError(f"{name} needs {needed}, got {kind_of(images)}", code="array-type", path=name)
     check_unmasked(images, name)
     _check_layout(tuple(images.shape), str(images.dtype), name, channels_first=is_tensor(images))
 
@@ -71,7 +74,7 @@ def is_image_array(shape: Sequence[int], dtype: object) -> bool:
 def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
     """Pixels (..., h, w, 3) of one or several checked images; a view if they are an array."""
     if is_tensor(images):
-        pixels: NDArray[np.uint8] = images.movedim(-3, -1).contiguous().cpu().numpy()
+        pixels: NDArray[np.uint8] = images.movedim(-3, -1).contiguous().cpu().resolve_neg().numpy()
         return pixels
     return np.asarray(images)
 
@@ -113,6 +116,11 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
     return low, high
 
 
+def widened(images: Tensor) -> Tensor:
+    """Floats of fewer than 32 bits as float32, since scaling would lose levels."""
+    return images.float() if images.is_floating_point() and images.itemsize < 4 else images
+
+
 def to_levels(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, float]:
     """Finite floats as uint8, floor(x * scale + offset + 0.5), and the share of values more than a level out of range.
 
@@ -121,8 +129,6 @@ def to_levels(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, flo
     """
     import torch
 
-    if images.dtype in (torch.float16, torch.bfloat16):
-        images = images.float()  # in half precision, scaling would lose levels
     low, high = image_range
     scale = 255 / (high - low)
     levels = images * scale + (0.5 - low * scale)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, short
-from genpr.images.arrays import check_images, is_tensor, pixels_of
+from genpr.images.arrays import check_images, pixels_of
 from genpr.images.decode import decode, load_pillow
 from genpr.images.folder import read_file
 from genpr.images.item import (
@@ -32,10 +32,12 @@ from genpr.images.parquet import Columns, columns_of, labels_in, several_splits_
 from genpr.images.paths import is_remote
 from genpr.images.policy import DecodePolicy
 from genpr.notices import Notice
-from genpr.runtime import iterate_user_items
+from genpr.runtime import iterate_user_items, user_errors
+from genpr.validation import is_plain, kind_of
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
 _LABELS_AT_ONCE = 8192
+_FAILED = "dataset-failed"
 
 
 class CountedBatches(Iterable[object]):
@@ -77,7 +79,8 @@ class DatasetSource(IndexedSource):
 
     def item(self, index: int) -> Item:
         """The image at an index."""
-        return Item(f"[{index}]", partial(self._read, index))
+        read = user_errors(f"{self.name}[{index}]", _FAILED)(partial(self._read, index))
+        return Item(f"[{index}]", read)
 
     def _read(self, index: int) -> ImageData:
         name = f"[{index}]"
@@ -118,7 +121,7 @@ class BatchSource(ImageSource):
     @property
     def is_one_shot(self) -> bool:
         """Whether the images can be read only once."""
-        return iter(self.batches) is self.batches
+        return self._iterator() is self.batches
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -134,15 +137,20 @@ class BatchSource(ImageSource):
         if self._spent:
             again = "pass something that can be iterated again, such as a list or a DataLoader"
             raise UsageError(f"{self.name} is an iterator and was read already; {again}", code="one-shot")
-        iterator = iter(self.batches)
+        iterator = self._iterator()
         self._spent = iterator is self.batches
         index = 0
-        for number, batch in enumerate(iterate_user_items(iterator)):
+        for number, batch in enumerate(iterate_user_items(iterator, self.name)):
             for pixels in _batch_pixels(batch, f"{self.name}, batch {number},"):
                 yield Item(f"[{index}]", partial(np.asarray, pixels))
                 index += 1
 
+    def _iterator(self) -> Iterator[object]:
+        with user_errors(self.name, _FAILED):
+            return iter(self.batches)
 
+
+@user_errors("the dataset", _FAILED)
 def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noqa: ANN401 - a user's object
     """Open a map-style dataset or a list of batches, depending on the first element."""
     if not len(dataset):
@@ -172,11 +180,10 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     image = _without_label(element)
     if isinstance(image, Image.Image):
         return decode(image, name=name, policy=DecodePolicy()).pixels
-    if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim == 3:
+    if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim == 3:
         check_images(image[None], name)
         return pixels_of(image)
-    came = f"{type(image).__name__}{tuple(getattr(image, 'shape', ())) or ''}"
-    raise DataError(f"{name} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
+    raise DataError(f"{name} needs {_ELEMENTS}; got {kind_of(image)}", code="array-type", path=name)
 
 
 def is_huggingface(source: object) -> bool:

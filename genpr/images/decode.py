@@ -82,7 +82,7 @@ class PillowGuard:
     """Makes Pillow's process-wide settings strict and silent; the first thread sets and the last thread restores them.
 
     With `LOAD_TRUNCATED_IMAGES` missing parts of a file are gray. Without `MAX_IMAGE_PIXELS` the parsers of GIF, TIFF and WebP
-    allocate any size that a file claims. Broken metadata make Pillow warn. `warnings.catch_warnings` is not thread-safe
+    allocate any size that a file claims, and with another limit they refuse images within that of genpr. Broken metadata make Pillow warn. `warnings.catch_warnings` is not thread-safe
     before Python 3.14, so the filter is removed from exactly the lists it was added to.
     """
 
@@ -98,9 +98,9 @@ class PillowGuard:
             if ImageFile.LOAD_TRUNCATED_IMAGES:
                 ImageFile.LOAD_TRUNCATED_IMAGES = False
                 self._restored.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-            if Image.MAX_IMAGE_PIXELS is None:
+            if Image.MAX_IMAGE_PIXELS != MAX_PIXELS:
+                self._restored.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
                 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
-                self._restored.callback(setattr, Image, "MAX_IMAGE_PIXELS", None)
             filters = cast("list[Any]", warnings.filters)
             if not filters or filters[0] is not _QUIET:
                 filters.insert(0, _QUIET)
@@ -197,7 +197,8 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     rule, side = policy.preparation
     check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
     flags = {*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else [])}
-    pixels = prepare_pixels(found.pixels, rule, side, check_size=check)
+    with pillow_guard:  # a crop applies the limit, too
+        pixels = prepare_pixels(found.pixels, rule, side, check_size=check)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 

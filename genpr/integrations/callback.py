@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.checkpoints.generator import device_of, inference_context, seed_noise
+from genpr.checkpoints.generator import device_of, generator_errors, inference_context, seed_noise
 from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.result import Result
@@ -21,7 +22,7 @@ from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.common import as_uint8, given_evaluator, warn_no_overlap
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import from_dict
-from genpr.validation import check_count, check_flag
+from genpr.validation import check_count, check_flag, is_plain, kind_of
 
 Model = TypeVar("Model")
 Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
@@ -105,16 +106,20 @@ class GeneratedBatches(Generic[Model]):
             if left == 0:
                 return
             # Restored after every batch. Not in inference mode, since a model could not train with tensors that it keeps.
-            with inference_context(self.model, device), torch.inference_mode(False), torch.no_grad():
+            with (
+                inference_context(self.model, device),
+                torch.inference_mode(False),
+                torch.no_grad(),
+                generator_errors("generate"),
+            ):
                 seed_noise(self.seed, number)
                 batches = iter(self.generate(self.model)) if batches is None else batches
                 batch = next(batches, None)
             if batch is None:
                 break
-            if not isinstance(batch, Tensor | np.ndarray) or batch.ndim != 4:
-                found = f"{type(batch).__name__}{tuple(getattr(batch, 'shape', ())) or ''}"
+            if not (isinstance(batch, np.ndarray) or is_plain(batch)) or batch.ndim != 4:
                 raise DataError(
-                    f"generate must return batches of images, uint8 (b, 3, h, w), but returned {found}; return a list of "
+                    f"generate must return batches of images, uint8 (b, 3, h, w), but returned {kind_of(batch)}; return a list of "
                     "batches, not one batch",
                     code="array-type",
                 )
@@ -126,6 +131,15 @@ class GeneratedBatches(Generic[Model]):
                 f"generate returned {(self.n or 0) - left} images, but n = {self.n} are needed; return more images, or lower n",
                 code="too-few-images",
             )
+
+
+def _checked_step(step: object) -> int:
+    """The number of a step, which loggers may give as a float or a tensor."""
+    with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+        number = int(step)  # type: ignore[call-overload]
+        if number == step:
+            return int(number)
+    raise UsageError(f"the step must be an integer, not {step!r:.60}", code="bad-option")
 
 
 class CallbackKeywords(TypedDict, total=False):
@@ -239,11 +253,11 @@ class GenprCallback(Generic[Model]):
 
     def __call__(self, step: int, model: Model) -> dict[str, float]:
         """Score the model at steps that are multiples of `every`: `{"genpr/precision": ..., "genpr/f1": ...}`, else empty."""
-        return self.score(step, model) if step % self._options.every == 0 else {}
+        return self.score(step, model) if _checked_step(step) % self._options.every == 0 else {}
 
     def score(self, step: int, model: Model) -> dict[str, float]:
         """Score the model at any step."""
-        chosen = self._options
+        step, chosen = _checked_step(step), self._options
         images = GeneratedBatches(
             self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range)
         )

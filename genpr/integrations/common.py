@@ -17,7 +17,8 @@ from genpr.evaluation.result import Result
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
-from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels
+from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels, widened
+from genpr.validation import is_plain
 
 
 def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
@@ -58,7 +59,7 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
 
     Truncation, as in torchmetrics, makes every image half a level darker.
     """
-    if not isinstance(images, Tensor) or not images.is_floating_point():
+    if not is_plain(images) or not images.is_floating_point():
         return images  # the image source reports other types
     if image_range is None:
         raise DataError(
@@ -66,11 +67,12 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
             "as image_range=(-1, 1)",
             code="image-range",
         )
+    images = widened(images.detach())
     if not images.isfinite().all():
         raise DataError(
             "images contain NaN or infinite values; check that training did not diverge", code="non-finite"
         )
-    levels, outside = to_levels(images.detach(), image_range)
+    levels, outside = to_levels(images, image_range)
     if outside > MAX_OUTSIDE:
         low, high = image_range
         # An identical message each time, so that Python shows it once.

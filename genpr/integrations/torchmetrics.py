@@ -32,7 +32,7 @@ from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
 from genpr.metrics.registry import METRICS
-from genpr.validation import check_flag, entry_point
+from genpr.validation import check_flag, entry_point, is_plain
 
 try:
     from torchmetrics import Metric
@@ -168,13 +168,18 @@ class PrecisionRecallDensityCoverage(Metric):
         return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
     @entry_point
-    def update(self, images: Tensor, real: bool) -> None:
-        """Embed images (n, 3, h, w), uint8 or floats of the declared range, and keep their features."""
+    def update(self, images: Tensor, real: bool | None = None) -> None:
+        """Embed images (n, 3, h, w), uint8 or floats of the declared range, and keep their features.
+
+        `real` is needed unless the reals were passed when the metric was created; then all images are fakes.
+        """
+        real = False if real is None and self._given is not None else real
         if not isinstance(real, bool):
             raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
         if real and self._given is not None:
             text = "the reals were passed when the metric was created, so update accepts only fakes"
             raise UsageError(text, code="real-given")
+        self._check_device()
         role = "real" if real else "fake"
         rows, info = self._embedded(as_uint8(images, self._image_range), role)
         if self._info is not None:
@@ -184,6 +189,7 @@ class PrecisionRecallDensityCoverage(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """Score all images since the last reset, of all ranks: one float64 value per metric."""
+        self._check_device()
         try:
             fakes = self._side("fake")
             evaluator = self._given or self._fitted_to(self._side("real"))
@@ -249,7 +255,7 @@ class PrecisionRecallDensityCoverage(Metric):
         A row is the sha256 of an image, its width, height and flags, and its float32 features. It is bytes, because a module that is
         cast to half precision casts its floating-point state, too. Only the number of images with each flag is of use.
         """
-        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # at once, and not image by image
+        on_cpu = images.cpu() if is_plain(images) else images  # at once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
         (found,) = self._embedder.embed(source, role, [self._extractors], None).values()
         assert found.identities is not None
@@ -260,6 +266,13 @@ class PrecisionRecallDensityCoverage(Metric):
             facts[:count, 2] |= 1 << FLAGS.index(flag)
         columns = (found.identities, facts.view(torch.uint8), found.features.contiguous().view(torch.uint8))
         return torch.cat(columns, dim=1), found.extractor
+
+    def _check_device(self) -> None:
+        if self.device.type == "meta":
+            text = (
+                "the metric is on the meta device, which holds no values; call reset, and move it to a device"
+            )
+            raise UsageError(text, code="meta-device")
 
     def _no_rows(self) -> Tensor:
         width = _HEAD + 4 * self._embedder.load(self._extractors).dim

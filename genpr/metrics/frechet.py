@@ -53,6 +53,8 @@ from genpr.validation import (
     check_same_width,
     choose_device,
     entry_point,
+    is_plain,
+    kind_of,
 )
 
 _EPS = torch.finfo(torch.float64).eps
@@ -395,8 +397,10 @@ def _factor(covariance: Tensor, n: int | None) -> Tensor:
 
 
 def _float64(values: NDArray[Any] | Tensor) -> Tensor:
+    if isinstance(values, Tensor) and (values.is_complex() or not is_plain(values)):
+        raise _gaussian_error(f"both must be dense arrays of real numbers, not {kind_of(values)}")
     if isinstance(values, Tensor):
-        return values.detach().to(torch.float64)
+        return values.detach().as_subclass(Tensor).to(torch.float64)
     return torch.from_numpy(np.array(values, dtype=np.float64))
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, get_named, some
 from genpr.notices import Notice, notice
+from genpr.validation import is_plain
 
 Label = str | int
 Codes = NDArray[np.int64]
@@ -218,7 +219,8 @@ def _cells(
 def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
     """An entry per image."""
     is_array = hasattr(given, "ndim")  # NumPy's or PyTorch's
-    if is_array and given.ndim == 1:
+    is_special = hasattr(given, "detach") and not is_plain(given)
+    if is_array and not is_special and given.ndim == 1:
         return list(given.tolist())
     is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | AbstractSet)
     if is_array or not is_list:

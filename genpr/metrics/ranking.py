@@ -36,6 +36,8 @@ from genpr.validation import (
     check_unmasked,
     choose_device,
     entry_point,
+    is_plain,
+    kind_of,
 )
 
 Relevant: TypeAlias = NDArray[Any] | Tensor | Sequence[int] | Sequence[Iterable[int]]
@@ -46,7 +48,7 @@ Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 MAX_COUNT = 10**15  # more candidates, places or seeds than that are a mistake
 
 _COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
-_NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
+_NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
 
 
 @entry_point
@@ -223,10 +225,10 @@ def _different_draws(among: Counts, count: int, seed: int, n_candidates: int) ->
 
 def _as_list(value: object, name: str) -> list[Any]:
     """A collection, in order, as a list."""
-    if isinstance(value, np.ndarray | Tensor):
+    if isinstance(value, np.ndarray) or is_plain(value):
         value = value.tolist()
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise UsageError(f"{name} must be a list, not {value!r:.60}", code="bad-list")
+    if isinstance(value, str | bytes | Mapping | Tensor) or not isinstance(value, Iterable):
+        raise UsageError(f"{name} must be a list, not {kind_of(value)}", code="bad-list")
     return value if type(value) is list else list(value)
 
 
@@ -309,13 +311,14 @@ def _check_scores(scores: object) -> Tensor:
         if scores.dtype != np.uint64:
             scores = torch.from_numpy(np.require(scores, kind, ["C", "W"]))
     if (
-        not isinstance(scores, Tensor)
-        or (scores.dtype in _NOT_COMPARED or scores.is_complex() or scores.is_sparse)
+        not is_plain(scores)
+        or (scores.dtype in _NOT_COMPARED or scores.is_complex())
+        or (scores.is_floating_point() and scores.itemsize == 1)
         or (scores.ndim != 2 or 0 in scores.shape)
     ):
         raise DataError(
             "scores must be integers or floats of at most 64 bits in an array (q, c), or a pair of arrays of features, not "
-            f"{scores!r:.60}",
+            f"{kind_of(scores)}",
             code="bad-scores",
         )
     if scores.max().isnan():  # of any score
@@ -330,7 +333,7 @@ def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
     check_unmasked(pools, "pools")
     try:
         array = np.asarray(pools.cpu() if isinstance(pools, Tensor) else pools)
-    except ValueError:  # lists of different lengths
+    except (ValueError, RuntimeError, TypeError):  # lists of different lengths, tensors without data
         array = np.empty(0)
     fits = array.ndim == 2 and len(array) == n and array.size > 0 and array.dtype.kind in "iu"
     if fits:

@@ -326,7 +326,7 @@ def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
     try:
         names = groups.tolist() if isinstance(groups, Tensor) else groups  # tensors are hashed by identity
         units = [number.setdefault(name, len(number)) for name in names]
-    except TypeError:  # not hashable
+    except (TypeError, RuntimeError):  # not hashable, or a tensor without data
         units = []
     if len(units) != n or isinstance(groups, str):
         raise UsageError(f"groups must be a text or a number for each of {n:,} queries", code="bad-groups")

@@ -131,10 +131,12 @@ def test_functions_of_a_file_run_in_worker_processes(tmp_path, jobs):
         run_audit([runner.user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
 
 
-@pytest.mark.parametrize("spec", ["missing.py:score", "{}:other", "{}:number", "{}:text"])
+@pytest.mark.parametrize("spec", ["missing.py:score", "{}:other", "{}:number", "{}:text", "{}:exits"])
 def test_missing_functions_and_non_numeric_values_are_errors(tmp_path, spec):
     path = tmp_path / "mine.py"
-    path.write_text("number = 1\ndef text(real, fake):\n    return [1, 2]\n")
+    path.write_text(
+        "number = 1\ndef text(real, fake):\n    return [1, 2]\ndef exits(real, fake):\n    raise SystemExit(0)\n"
+    )
     with raising(GenprError, "user-function"):
         runner.user_family(spec.format(path), "fidelity").function(np.zeros((2, 1)), np.zeros((2, 1)))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from raising import raising
+from special_tensors import SPECIAL, special
 
 from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError
@@ -32,6 +33,17 @@ def test_all_layouts_give_the_same_images(output):
     assert torch.equal(images, GRID)
     assert images.is_contiguous()
     assert clamped == 0
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_tensors_without_plain_numbers_are_errors(kind):
+    for images in (GRID, GRID / 255):
+        with raising(DataError, "generator-output"):
+            convert(special(kind, images), image_range=(0, 1))
+
+
+def test_floats_of_eight_bits_are_images():
+    assert torch.equal(convert((GRID // 64).to(torch.float8_e4m3fn), image_range=(0, 255))[0], GRID // 64)
 
 
 def test_ambiguous_layout_is_channels_first_for_torch_and_last_for_numpy():

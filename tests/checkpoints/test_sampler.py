@@ -150,7 +150,7 @@ def test_latents_are_on_the_device_of_the_networks():
     assert sampler().device == sampler(Normed(), device="cpu").device == torch.device("cpu")
     with raising(UsageError, "generator-device"):
         sampler(lambda latents, psi: meta(latents), device="cpu")
-    with raising(UsageError, "generator-device"):
+    with raising(UsageError, "meta-device"):
         drawn(lambda latents, psi: meta(latents))
     with pytest.raises(UsageError, match="device 'tpu'"):
         sampler(device="tpu")
@@ -219,6 +219,7 @@ class Both:
         (labeled, {"labels": [0] * 9}, "generator-labels"),
         (labeled, {"labels": np.zeros((10, 1, 1))}, "generator-labels"),
         (labeled, {"labels": ["cat"] * 10}, "generator-labels"),
+        (labeled, {"labels": torch.zeros(10, device="meta")}, "generator-labels"),
     ],
 )
 def test_invalid_options_are_errors_before_sampling(generator, options, code):
@@ -279,6 +280,9 @@ def test_invalid_settings_are_errors(setting):
     ("error", "kind", "code"),
     [
         (KeyError("conv1\nconv2"), UsageError, "generator-failed"),
+        (SystemExit(0), UsageError, "generator-failed"),
+        (StopIteration(), UsageError, "generator-failed"),
+        (GeneratorExit(), UsageError, "generator-failed"),
         (torch.OutOfMemoryError("CUDA out of memory"), ResourceError, "oom"),
         (DataError("no", code="mine"), DataError, "mine"),
         (None, DataError, "generator-output"),

@@ -86,7 +86,9 @@ def test_bad_images_are_skipped_if_requested(genpr, folders):
     assert "1 of 20 fake images could not be used and were left out" in err
 
 
-def test_output_of_a_custom_extractor_is_on_stderr_and_its_failure_is_a_usage_error(genpr, folders, tmp_path):
+def test_output_of_a_custom_extractor_is_on_stderr_and_its_failure_is_a_usage_error(
+    genpr, folders, tmp_path, monkeypatch
+):
     file = tmp_path / "mine.py"
     file.write_text(
         "import torch\n"
@@ -109,9 +111,21 @@ def test_output_of_a_custom_extractor_is_on_stderr_and_its_failure_is_a_usage_er
     assert "resize not recorded" in " ".join(text.split())
     code, out, err = genpr("score", *folders, "--extractor", f"{file}:broken", "--device", "cpu")
     assert (code, out) == (2, "")
-    assert "failed on a batch uint8 (" in err
+    assert "on a batch uint8 (" in err
     assert "ZeroDivisionError: division by zero" in err
     assert "bug" not in err
+    monkeypatch.setenv("GENPR_DEBUG", "1")
+    assert "1 / 0" in genpr("score", *folders, "--extractor", f"{file}:broken", "--device", "cpu")[2]
+
+
+@pytest.mark.parametrize("call", ["sys.exit(0)", "sys.exit(3)", "next(iter(()))"])
+def test_extractor_that_exits_is_a_usage_error(genpr, folders, tmp_path, call):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import sys\nclass Net:\n    dim = 3\n    def __call__(self, images): {call}\n")
+    code, out, err = genpr("score", *folders, "--extractor", f"{file}:Net", "--device", "cpu", "--json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "extractor-failed")
+    assert "mine.py:Net" in err
+    assert "Traceback" not in err
 
 
 def test_folder_names_may_be_invalid_utf_8(genpr, folders, tmp_path):

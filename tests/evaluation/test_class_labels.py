@@ -140,7 +140,16 @@ def test_labels_are_read_from_array_files(tmp_path):
         open_labels(tmp_path / "pickle.npy", "x", "real")
 
 
-@pytest.mark.parametrize("labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"a", {"a": 1}, 7, [[1]]])
+TENSORS = [
+    torch.ones(2).bfloat16(),
+    torch.ones(2, dtype=torch.int64).to_sparse(),
+    torch.ones(2, device="meta"),
+]
+
+
+@pytest.mark.parametrize(
+    "labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"a", {"a": 1}, 7, [[1]], *TENSORS], ids=str
+)
 def test_values_that_are_not_classes_are_errors(labels):
     with raising(DataError, "label-kind", "one class per image"):
         open_labels(labels, "x", "real")

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from raising import raised, raising
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import genpr
 from genpr.errors import BadImagesError, UsageError
@@ -192,6 +193,18 @@ def test_only_new_and_changed_images_are_embedded_at_any_path(write_images, pixe
     result, _ = embed_cached(moved, gabor, tmp_path / "cache")
     assert (result.n_embedded, result.n_cached) == (1, 36)
     assert torch.equal(result.features, embed_source(open_source(moved), [(gabor, None)])[0].features)
+
+
+def test_libraries_that_are_switched_off_have_another_folder(tmp_path, monkeypatch):
+    usual = opened(tmp_path).folder
+    with sdpa_kernel(SDPBackend.MATH):
+        folders = {usual, opened(tmp_path).folder}
+    for library in (torch.backends.mkldnn, torch.backends.cudnn):
+        with monkeypatch.context() as patch:
+            patch.setattr(library, "enabled", False)
+            folders.add(opened(tmp_path).folder)
+    assert len(folders) == 4
+    assert opened(tmp_path).folder == usual
 
 
 def test_decoding_flags_are_cached(tmp_path, gabor):

@@ -3,9 +3,11 @@ import textwrap
 
 import pytest
 import torch
+from raising import raising
 from torch import nn
 
-from genpr.errors import UsageError
+import genpr
+from genpr.errors import ResourceError, UsageError
 from genpr.features.custom import evaluation_mode, extractor_device, extractor_info, wrap_extractor
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.registry import load_extractor
@@ -140,6 +142,55 @@ def test_invalid_custom_extractors_are_errors_of_one_line(source, factory, messa
     assert caught.value.code == "custom-extractor"
     assert "net.py" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), StopIteration(), GeneratorExit(), KeyError()], ids=repr)
+def test_whatever_a_user_s_object_raises_is_a_usage_error(error):
+    def fail(*_):
+        raise error
+
+    attributes = {"dim": 3, "__call__": fail}
+    with raising(UsageError, "extractor-failed"):
+        wrap_extractor(type("Failing", (), attributes)())(IMAGES)
+    for name in ("dim", "cache_key", "device"):
+        failing = type("Failing", (), {**attributes, name: property(fail)})()
+        with raising(UsageError, "custom-extractor"):
+            extractor_device(failing)
+            wrap_extractor(failing).info  # noqa: B018 - a property
+
+
+def test_factory_without_memory_is_no_usage_error(write):
+    path = write("net.py", "def load():\n    raise MemoryError")
+    with raising(ResourceError, "oom"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "code"),
+    [
+        ("foo", UsageError, "unknown-device"),
+        ("cuda", ResourceError, "no-cuda"),
+        (torch.device("cuda", 1), ResourceError, "no-cuda"),
+    ],
+)
+def test_device_of_an_extractor_must_exist(device, kind, code):
+    extractor = wrap_extractor(Holder())
+    extractor.wrapped.device = device
+    with raising(kind, code):
+        genpr.embed(IMAGES, extractor)
+
+
+@pytest.mark.parametrize("owner", ["network", "object", "buffer"])
+def test_network_on_meta_is_an_error(owner):
+    extractor = Holder() if owner == "object" else Normed()
+    network = getattr(extractor, "net", extractor)
+    if owner == "buffer":
+        network.register_buffer("late", torch.zeros(2, device="meta"))
+    else:
+        network.to("meta")
+    with raising(UsageError, "meta-device"):
+        genpr.embed(IMAGES, extractor)
+    assert network.training
 
 
 # The key of the cache

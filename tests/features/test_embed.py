@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 from raising import raising
+from special_tensors import SPECIAL, special
 from torch import nn
 
 import genpr
-from genpr.errors import BadImagesError, FeatureError, ResourceError
+from genpr.errors import BadImagesError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
@@ -132,10 +133,65 @@ def test_batches_before_a_failing_one_are_cached(write_images, pixels, device):
 
     kept = Mock(spec=FeatureCache, **{"get.return_value": None})
     source, extractor = open_source(write_images("a", pixels)), wrap_extractor(Failing().to(device))
-    with pytest.raises(RuntimeError, match="planted"):
+    with raising(UsageError, "extractor-failed", "planted"):
         embed_source(source, [(extractor, kept)], batch_size=5)
     rows = torch.stack([entry.features for call in kept.add.mock_calls for entry in call.args[1]])
     np.testing.assert_allclose(rows, expected(pixels[:15]), rtol=1e-6)
+
+
+class Calling:
+    """An extractor whose method `place` calls `code`, with the features of the other methods as an argument."""
+
+    dim = 3
+
+    def __init__(self, place, code):
+        self.prepares_on_device = place == "prepare on the device"
+        if place.startswith("prepare"):
+            self.prepare, self.forward = lambda image: code(image.float()), lambda batch: batch.mean((2, 3))
+        elif place == "forward":
+            self.prepare, self.forward = lambda image: image.float(), lambda batch: code(batch.mean((2, 3)))
+        self.code, self.thread_safe = code, place == "call in threads"
+
+    def __call__(self, images):
+        return self.code(images.float().mean((2, 3)))
+
+
+PLACES = ["call", "call in threads", "forward", "prepare", "prepare on the device"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), SystemExit(3), StopIteration(), GeneratorExit(), KeyError()]
+)
+def test_whatever_an_extractor_raises_is_one_error(place, error, pixels):
+    def fail(_):
+        raise type(error)(*error.args)
+
+    with raising(UsageError, "extractor-failed", f"Calling .*{type(error).__name__}"):
+        genpr.embed(pixels, Calling(place, fail))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_interruption_in_an_extractor_is_one(place, pixels):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        genpr.embed(pixels, Calling(place, interrupt))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", [*SPECIAL, None])
+def test_outputs_that_are_no_plain_tensors_are_errors(place, kind, pixels):
+    with raising(FeatureError, "feature-shape"):
+        genpr.embed(pixels, Calling(place, lambda x: None if kind is None else special(kind, x)))
+
+
+def test_negative_bit_changes_no_feature(pixels):
+    plain, negated = (
+        genpr.embed(pixels, Calling("call", code)) for code in (abs, lambda x: torch._neg_view(-x))
+    )
+    assert torch.equal(plain, negated)
 
 
 def test_only_bad_images_are_skipped(folder, pixels):

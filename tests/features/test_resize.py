@@ -2,6 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from PIL import Image
 from raising import raised
 from torch import Tensor
 
@@ -30,6 +31,13 @@ def bright_half(side: int) -> Tensor:
     image = torch.zeros(3, side, side, dtype=torch.uint8)
     image[:, :, side // 2 :] = 255
     return image
+
+
+@every_rule
+def test_pixel_limit_of_pillow_refuses_no_image(name, monkeypatch):
+    plain = FUNCTIONS[name](random_image(20, 30), 16)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert torch.equal(FUNCTIONS[name](random_image(20, 30), 16), plain)
 
 
 def test_tf1_bilinear_doubles_a_row_without_half_pixel_shift():

@@ -70,11 +70,12 @@ def test_texts_are_embedded_in_batches_with_progress():
 @pytest.mark.parametrize(
     ("given", "needed"),
     [
-        (lambda texts: torch.zeros(len(texts), 4), r"\(1, 3\).*returned torch.float32 \(1, 4\)"),
-        (lambda texts: torch.zeros(len(texts), 3).long(), "returned torch.int64"),
-        (lambda texts: [[1.0, 2.0, 3.0]], "returned list"),
+        (lambda texts: torch.zeros(len(texts), 4), r"\(1, 3\).*returned a Tensor of torch.float32 \(1, 4\)"),
+        (lambda texts: torch.zeros(len(texts), 3).long(), "returned a Tensor of torch.int64"),
+        (lambda texts: [[1.0, 2.0, 3.0]], "returned a list"),
+        (lambda texts: torch.zeros(len(texts), 3, device="meta"), "returned a Tensor .*meta"),
     ],
-    ids=["width", "integers", "list"],
+    ids=["width", "integers", "list", "meta"],
 )
 def test_outputs_that_are_not_vectors_are_errors(given, needed):
     with pytest.raises(FeatureError, match=needed):

@@ -22,7 +22,7 @@ def lpips_state(net):
         backbone = {f"features.{name}": value for name, value in random_state(shapes).items()}
         generator = torch.Generator().manual_seed(1)
         linear = {
-            f"lin{place}.model.1.weight": torch.rand(1, count, 1, 1, generator=generator)
+            f"lin{place}.model.1.weight": torch.rand(1, count, 1, 1, generator=generator, dtype=torch.float32)
             for place, count in enumerate(channels)
         }
     return backbone, linear

@@ -11,7 +11,7 @@ def random_state(shapes: Mapping[str, Tensor], *, seed: int = 0) -> dict[str, Te
     generator = torch.Generator().manual_seed(seed)
     state = {}
     for name, value in shapes.items():
-        noise = torch.randn(value.shape, generator=generator)
+        noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
         if name.endswith("num_batches_tracked"):
             state[name] = torch.tensor(1)
         elif "var" in name or name.endswith("gamma") or (name.endswith("weight") and value.ndim == 1):

@@ -1,12 +1,15 @@
 """Datasets, lists, loaders and generators: images one by one or in batches."""
 
 import io
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from image_files import encode, noise, raised, stack
 from PIL import Image
+from raising import raising
+from special_tensors import SPECIAL, special
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.source import open_source, subset
@@ -70,7 +73,7 @@ def test_images_are_read_only_on_request():
         (torch.rand(3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
         (np.zeros((4, 4, 3)), "array-dtype", "(x * 255).round().astype(np.uint8)"),
         (torch.zeros(4, 5, 3, dtype=torch.uint8), "array-shape", "NHWC"),
-        (np.zeros((4, 4), np.uint8), "array-type", "ndarray(4, 4)"),
+        (np.zeros((4, 4), np.uint8), "array-type", "ndarray of uint8 (4, 4)"),
         ({"image": IMAGES[0]}, "array-type", "dict"),
         (None, "array-type", "NoneType"),
     ],
@@ -95,6 +98,66 @@ def test_later_element_that_is_not_an_image_is_one_bad_image():
     for item, code in zip(bad, ("array-dtype", "array-type", "image-corrupt", "unreadable"), strict=True):
         error = raised(ImageError, item.read)
         assert (error.code, error.path) == (code, item.name)
+
+
+FAILURES = [SystemExit(0), SystemExit(3), StopIteration(), GeneratorExit(), KeyError("k")]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+def test_whatever_a_dataset_raises_is_one_error(error):
+    class Failing(Listed):
+        calls = 0
+
+        def __getitem__(self, index):
+            self.calls += 1
+            if self.calls > 2:
+                raise error
+            return super().__getitem__(index)
+
+    source = open_source(Failing(IMAGES))
+    with raising(UsageError, "dataset-failed"):
+        [item.read() for item in source]
+    for method in ("__len__", "__getitem__"):
+
+        class Broken(Listed):
+            pass
+
+        setattr(Broken, method, Mock(side_effect=error))
+        with raising(UsageError, "dataset-failed"):
+            open_source(Broken(IMAGES))
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+def test_whatever_an_iterable_raises_is_one_error(error):
+    def batches():
+        yield IMAGES[0]
+        raise error
+
+    class Failing:
+        def __iter__(self):
+            raise error
+
+    for iterable in (batches(), Failing()):
+        with raising(UsageError, "dataset-failed"):
+            list(open_source(iterable))
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_tensors_without_plain_numbers_are_errors(kind):
+    batch = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
+    for source in (
+        special(kind, batch),
+        [special(kind, batch[0].expand(3, 3, 4))],
+        iter([special(kind, batch)]),
+    ):
+        error = raised(DataError, lambda source=source: list(open_source(source)))
+        assert error.code in {"array-type", "array-dtype"}
+
+
+def test_negative_bit_of_images_is_resolved():
+    batch = torch.arange(96, dtype=torch.uint8).view(2, 4, 4, 3)
+    negated = torch._neg_view(-batch).permute(0, 3, 1, 2)
+    np.testing.assert_array_equal([item.read() for item in open_source(negated)], batch)
 
 
 # Iterables --------------------------------------------------------------------------------------------------

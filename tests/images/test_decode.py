@@ -110,12 +110,10 @@ def test_pixel_limit_is_inclusive(name):
     assert refused_image(SAMPLES[name], max_pixels=9 * 12 - 1).code == "image-too-large"
 
 
-@pytest.mark.parametrize(
-    ("name", "is_read"), [("png", True), ("jpeg", True), ("tiff", False), ("webp", False)]
-)
-def test_pixel_limit_of_pillow_does_not_crash(name, is_read, monkeypatch):
+@pytest.mark.parametrize("name", ["png", "jpeg", "gif", "tiff", "webp"])
+def test_pixel_limit_of_the_process_refuses_no_image(name, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    assert decoded(SAMPLES[name]) if is_read else refused_image(SAMPLES[name]).code == "image-too-large"
+    assert decoded(SAMPLES[name]).pixels.shape[2] == 3
     assert Image.MAX_IMAGE_PIXELS == 10
 
 

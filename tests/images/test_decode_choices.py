@@ -18,6 +18,12 @@ def decoded(data, **choices):
     return decode(data, name="x.png", policy=DecodePolicy(**choices))
 
 
+def test_pixel_limit_of_the_process_refuses_no_crop(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    for rule in ("center-crop", "square-crop", "resize"):
+        assert decoded(encode(noise(20, 30)), prepare=f"{rule}:16").pixels.shape == (16, 16, 3)
+
+
 # Transparency -----------------------------------------------------------------------------------------------
 
 

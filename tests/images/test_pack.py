@@ -131,7 +131,7 @@ def test_damaged_source_is_reported_as_such(out, tmp_path):
         yield IMAGES
         raise OSError(5, "Input/output error")
 
-    assert refused(failing(), out).code == "unreadable"
+    assert refused(failing(), out).code == "dataset-failed"
 
 
 # All or nothing ---------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@
 import json
 import random
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from raising import raising
+from special_tensors import SPECIAL, special
 from torch import nn
 from training_images import N_FAKE, OPTIONS, images
 
@@ -50,6 +52,36 @@ def test_callback_scores_and_logs_every_n_steps(evaluator):
     assert logged == [(given[step], step) for step in (0, 3, 6)]
     assert [record.step for record in callback.history.records] == [0, 3, 6]
     assert callback.result.fake.n == 25
+
+
+@pytest.mark.parametrize("step", ["2", 2.5, None, [2], float("nan")], ids=repr)
+def test_step_that_is_no_integer_is_an_error(evaluator, step):
+    callback = GenprCallback(evaluator, generate, every=2)
+    for score in (callback, callback.score):
+        with raising(UsageError, "bad-option"):
+            score(step, None)
+    for same in (2, 2.0, np.int64(2), torch.tensor(2)):
+        assert callback(same, None) == callback.history[-1].scores
+        assert type(callback.history[-1].step) is int
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), StopIteration(), GeneratorExit(), KeyError("k")], ids=repr)
+def test_whatever_generate_raises_is_one_error(evaluator, error):
+    def later(_model):
+        yield images()[1][:20]
+        raise error
+
+    for failing in (Mock(side_effect=error), later):
+        with raising(UsageError, "generator-failed"):
+            GenprCallback(evaluator, failing)(0, None)
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_batches_without_plain_numbers_are_errors(evaluator, kind):
+    for batch in (images()[1], images()[1] / 255):
+        callback = GenprCallback(evaluator, lambda _, batch=batch: [special(kind, batch)], image_range=(0, 1))
+        with raising(DataError, "array-type"):
+            callback(0, None)
 
 
 def test_scores_of_zero_are_a_warning_with_the_notice():

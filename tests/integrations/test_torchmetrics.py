@@ -213,6 +213,27 @@ def test_network_is_not_part_of_the_module():
     assert network.training  # its owner's business
 
 
+def test_reals_of_the_constructor_make_all_images_fakes(numbers, evaluator):
+    metric = metric_of(evaluator)
+    metric.update(images()[1])
+    assert floats(metric.compute()) == numbers
+    with raising(UsageError, "bad-option"):
+        metric_of().update(images()[1])
+
+
+def test_metric_on_the_meta_device_is_an_error(evaluator):
+    metric = metric_of(evaluator)
+    metric.update(images()[1])
+    metric.to("meta")
+    for call in (metric.compute, lambda: metric.update(images()[1])):
+        with raising(UsageError, "meta-device"):
+            call()
+    metric.reset()
+    metric.to("cpu")
+    metric.update(images()[1])
+    assert metric.compute()
+
+
 def test_casting_the_module_does_not_round_values(numbers):
     metric = fill(metric_of())
     nn.ModuleList([metric]).to(torch.bfloat16).half()

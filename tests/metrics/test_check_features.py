@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from raising import raising
+from special_tensors import SPECIAL, special
 
 from genpr.errors import DataError, FeatureError
 from genpr.metrics.manifold import manifold_metrics
@@ -48,12 +49,20 @@ _FORMS = {
     "uint16": lambda x, _: np.round(x + 20).astype(np.uint16),
     "int64": lambda x, _: np.round(x).astype(np.int64),
     "integer tensor": lambda x, _: torch.from_numpy(np.round(x)).int(),
+    "negative bit": lambda x, _: torch._neg_view(-torch.from_numpy(x)),
+    "conjugate": lambda x, _: torch.complex(torch.from_numpy(x), torch.zeros(x.shape)).conj().real,
+    "imaginary part": lambda x, _: torch.complex(torch.zeros(x.shape), -torch.from_numpy(x)).conj().imag,
+    "subclass": lambda x, _: torch.from_numpy(x).as_subclass(Subclass),
 }
+
+
+class Subclass(torch.Tensor):
+    """As of torchvision and fastai."""
 
 
 def _numpy_copy(features):
     if isinstance(features, torch.Tensor):
-        return features.detach().double().numpy().copy()
+        return features.detach().resolve_neg().double().numpy().copy()
     return np.array(features, dtype=np.float64)
 
 
@@ -63,7 +72,7 @@ def test_every_form_equals_a_contiguous_float32_copy(features, form, tmp_path):
     before = _numpy_copy(given)
     plain = before.astype(np.float32)
     checked = check_features(given, "real")
-    assert checked.dtype == torch.float32
+    assert (checked.dtype, type(checked)) == (torch.float32, torch.Tensor)
     assert checked.is_contiguous()
     assert not checked.requires_grad
     assert checked.tolist() == plain.tolist()
@@ -98,7 +107,7 @@ def test_float32_is_not_copied(features, tmp_path):
         (np.zeros((4, 2), dtype="U3"), "<U3 of shape", "objects, booleans"),
         (torch.zeros(4, 2, dtype=torch.bool), "torch.bool of shape", "objects, booleans"),
         (torch.zeros(4, 2, dtype=torch.cfloat), "torch.complex64 of shape", "objects, booleans"),
-        (torch.zeros(4, 2).to_sparse(), "a torch.sparse_coo tensor", "to_dense"),
+        *((special(kind, torch.ones(4, 2)), "a .*Tensor of ", "to_dense") for kind in SPECIAL),
         ([[1.0, 2.0]], "a list", "numpy.asarray"),
         ("fakes/", "a str", "embed images first"),
         (None, "a NoneType", "embed images first"),

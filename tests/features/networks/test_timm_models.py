@@ -49,6 +49,18 @@ def weights(state, tmp_path):
     return save(state, tmp_path / "mine.safetensors")
 
 
+def test_default_type_changes_no_feature(model, weights, images, request):
+    plain = load_extractor(f"timm:{model}", weights=weights, device="cpu")
+    expected = plain(images)
+    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
+    torch.set_default_dtype(torch.bfloat16)
+    loaded = load_extractor(f"timm:{model}", weights=weights, device="cpu")
+    assert torch.equal(loaded(images), expected)
+    assert torch.equal(plain(images), expected)
+    torch.set_default_dtype(torch.float32)
+    assert torch.equal(loaded(images), expected)
+
+
 def test_features_equal_timm_without_a_classifier(model, state, weights, images):
     import timm
     from PIL import Image

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 from raising import raising
+from special_tensors import SPECIAL, special
 
 from genpr.errors import FeatureError
 from genpr.metrics import blocks
@@ -141,6 +142,8 @@ def test_fd_infinity_is_the_intercept(m, low, rng):
         (np.array([0, np.nan]), np.eye(2), None),
         (np.zeros(2), np.array([[1, 0.5], [0, 1]]), None),
         (np.zeros(2), np.eye(2), 1),
+        (torch.zeros(2, dtype=torch.complex64), np.eye(2), None),
+        *((np.zeros(2), special(kind, torch.eye(2)), None) for kind in SPECIAL),
     ],
 )
 def test_invalid_gaussians_are_errors(mean, covariance, n):

@@ -130,13 +130,16 @@ def test_one_argument_may_be_sets_and_repeats_count_once():
         found.confusion_matrix()
 
 
+META = torch.zeros(2, dtype=torch.int64, device="meta")
+
+
 @pytest.mark.parametrize(
     ("expected", "predicted", "options", "code"),
     [
         (["a"], ["a", "b"], {}, "label-count"),
         ([], [], {}, "no-labels"),
         ([set()], [set()], {}, "no-labels"),
-        *((wrong, wrong, {}, "label-kind") for wrong in ("cat", {"a"}, 7, np.eye(2, dtype=int))),
+        *((wrong, wrong, {}, "label-kind") for wrong in ("cat", {"a"}, 7, np.eye(2, dtype=int), META)),
         *(([wrong], [wrong], {}, "label-kind") for wrong in (float("nan"), 1.0, None, "", True)),
         ([{"a"}, "price"], [{"a"}, {"b"}], {}, "label-kind"),
         ([1, 2], ["1", "2"], {}, "label-kind"),

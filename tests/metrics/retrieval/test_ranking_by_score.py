@@ -12,6 +12,7 @@ from sklearn.metrics import (
     ndcg_score,
     top_k_accuracy_score,
 )
+from special_tensors import SPECIAL, special
 
 from genpr import DataError, UsageError, ranking_metrics
 from genpr.errors import FeatureError
@@ -266,6 +267,7 @@ def test_groups_are_resampled_together():
 
 
 ZEROS = np.zeros((2, 3))
+NO_RANKS = [kind for kind in SPECIAL if kind != "nested"]  # torch nests no single numbers
 BAD = [
     *((scores, [0], {}, DataError) for scores in ([[1, 2]], np.array([["a"]]), np.eye(1) > 0, np.eye(1) * 1j)),
     *((scores, [0], {}, DataError) for scores in (np.zeros(3), np.zeros((0, 3)), torch.eye(1).to_sparse())),
@@ -289,6 +291,11 @@ BAD = [
     ((np.eye(3), np.eye(2)), [0, 1, 1], {}, FeatureError),
     ((np.eye(2), np.diag([1.0, 0.0])), [0, 1], {}, FeatureError),
     ((np.eye(2),) * 3, [0, 1], {}, UsageError),
+    (torch.zeros(2, 3, dtype=torch.float8_e4m3fn), [0, 1], {}, DataError),
+    *((special(kind, torch.zeros(2, 3)), [0, 1], {}, DataError) for kind in SPECIAL),
+    *((ZEROS, special(kind, torch.arange(2)), {}, UsageError) for kind in NO_RANKS),
+    *((ZEROS, [0, 1], {"pools": special(kind, torch.eye(2).long())}, DataError) for kind in SPECIAL),
+    *((ZEROS, [0, 1], {"groups": special(kind, torch.arange(2))}, UsageError) for kind in NO_RANKS),
 ]  # fmt: skip
 
 
