@@ -269,9 +269,7 @@ class PrecisionRecallDensityCoverage(Metric):
 
     def _check_device(self) -> None:
         if self.device.type == "meta":
-            text = (
-                "the metric is on the meta device, which holds no values; call reset, and move it to a device"
-            )
+            text = "the metric is on the meta device, which holds no values; make a new metric"
             raise UsageError(text, code="meta-device")
 
     def _no_rows(self) -> Tensor:
