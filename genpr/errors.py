@@ -50,6 +50,11 @@ def some(names: Collection[str], most: int = 3, *, longest: int = 40, between: s
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def count_of(n: int, noun: str) -> str:
+    """A number with its noun: `1 image` or `2,000 images`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def similar(name: object, known: Iterable[str]) -> str:
     """The known names that resemble a wrong one, as ` (similar: a, b)` for a message; empty without any."""
     from difflib import get_close_matches

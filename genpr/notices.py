@@ -28,7 +28,7 @@ unlabeled-features note
     {source} does not record its extractor
     write features with `genpr features`, which records it
 statistics-unlabeled note
-    {source} does not record the extractor of its mean and covariance; {extractor} is assumed
+    {source} does not record the extractor of its mean and covariance, which is assumed to be {extractor}
     write statistics with `genpr stats`, which records it; another resize rule gives other distances
 statistics-unprepared warning
     --prepare {rule} does not apply to the mean and covariance in {source}, which do not record how their images were prepared

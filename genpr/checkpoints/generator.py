@@ -379,6 +379,9 @@ def to_uint8(
     output = widened(output.detach())
     images, clamped = output if axis == 1 else output.permute(0, 3, 1, 2), 0.0
     if images.dtype != torch.uint8:
+        if not images.isfinite().all():
+            text = f"{who} returned NaN or infinite values; check that the file is intact and that training did not diverge"
+            raise DataError(text, code="generator-non-finite")
         if image_range is None:
             low, high = images.amin().item(), images.amax().item()
             raise DataError(
@@ -386,9 +389,6 @@ def to_uint8(
                 "image_range=(-1, 1), or return uint8",
                 code="generator-range",
             )
-        if not images.isfinite().all():
-            text = f"{who} returned NaN or infinite values; check that the file is intact and that training did not diverge"
-            raise DataError(text, code="generator-non-finite")
         images, clamped = to_levels(images, image_range)
     # Cloned outside of inference mode, so that callers can use the images like any other tensor.
     with torch.inference_mode(False):

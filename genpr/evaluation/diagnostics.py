@@ -175,7 +175,7 @@ def _statistics_notices(
     if extractors and plan.protocol.reference_statistics != "with images":
         info = fakes.extractor
         names = dict.fromkeys(
-            each if isinstance(each, str) and info is not None else "the fakes" for each in extractors
+            each if isinstance(each, str) and info is not None else "that of the fakes" for each in extractors
         )
         found.append(notice("statistics-unlabeled", source=source, extractor=" and ".join(names)))
     return tuple(found)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from genpr.errors import BadImagesError, DataError, ImageError, printable, some
+from genpr.errors import BadImagesError, DataError, ImageError, count_of, printable, some
 from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
 from genpr.unicode_forms import normalize
 
@@ -36,7 +36,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[SubsetSource, Su
         row_of = {key: row for row, key in enumerate(keys[1])}
         rows = [row_of[key] for key in keys[0]]
     elif len(names[0]) != len(rows):
-        text = f"{labels[1]} has {len(rows):,} images, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
+        text = f"{labels[1]} has {count_of(len(rows), 'image')}, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
         raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
     parts = SubsetSource(real.name, real, range(len(rows))), SubsetSource(fake.name, fake, rows)
     return *parts, "order" if numbered[0] else "name"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import FeatureError, UsageError, count_of
 from genpr.evaluation.fitted_metrics import NeighborResult
 from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.evaluation.per_class import ClassScores
@@ -127,7 +127,7 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
     least = max(plan.sample_ks.values()) + 1
     if len(reals) < least:
         raise FeatureError(
-            f"real has {len(reals)} images, but values of single images need at least {least}; use more images, or a "
+            f"real has {count_of(len(reals), 'image')}, but values of single images need at least {least}; use more images, or a "
             "smaller k",
             code="too-few-images",
         )

@@ -257,32 +257,25 @@ def _check_given(
         extractor = extractors[name]
         theirs = networks.get(parse_name(extractor).base) if isinstance(extractor, str) else None
         if theirs is not None and name not in given:
-            text = f"{source} has the moments of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
+            text = f"{source} has mean and covariance of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
             raise FeatureError(text, code="other-extractor", path=source)
     distances = list(filter(takes_moments, extractors))
     if (is_needed and distances and not given) or (not has_reals and set(distances) - set(given)):
         name = next(name for name in distances if name not in given)
-        text = f"{source} has {_held(statistics)}, but {name} is on {_name(extractors[name])} features; choose the extractor of the file, or another file"
+        text = f"{source} has {statistics.held}, but {name} is on {_name(extractors[name])} features; choose the extractor of the file, or another file"
         raise FeatureError(text, code="other-extractor", path=source)
     lacking = [name for name in extractors if METRICS[name].uses_reals and name not in given]
     if lacking and not has_reals:
         features = some(list(dict.fromkeys(_name(extractors[name]) for name in lacking)), longest=200)
         raise UsageError(
-            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {_held(statistics)} but no "
+            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {statistics.held} but no "
             "images; give images as REAL and this file with --reference-statistics",
             code="no-images-in-statistics",
             path=source,
         )
     if is_needed and not given:
-        text = f"{source} has {_held(statistics)}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
+        text = f"{source} has {statistics.held}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)
-
-
-def _held(statistics: ReferenceStatistics) -> str:
-    names = {
-        each.extractor or f"{each.key} of {len(each.mean)} features": None for each in statistics.moments
-    }
-    return f"mean and covariance of {some(list(names))}"
 
 
 def check_weights(
@@ -337,9 +330,11 @@ def _may_be_images(path: Path) -> bool:
 
 
 def _name(extractor: ExtractorKey) -> str:
+    from genpr.features.custom import extractor_info  # which imports torch, as the next one
+    from genpr.features.source_features import FROM_FILE
+
     if isinstance(extractor, str):
-        return extractor
-    from genpr.features.custom import extractor_info  # which imports torch
+        return "unknown" if extractor == FROM_FILE else extractor
 
     return extractor_info(extractor).name
 

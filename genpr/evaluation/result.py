@@ -522,7 +522,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
     if "error" in record:
         raise ValueError(f"it is the record of a run that failed with {record['error']['code']}")
     if record["schema"] != SCHEMA:
-        raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
+        raise ValueError(f"expected schema {SCHEMA}, found {record['schema']!r}")
     result: Result = from_dict(Result, record)
     unknown = [name for name in result.metrics if name not in ALL_METRICS]
     if unknown:

@@ -200,8 +200,7 @@ def _converted(
     if keys:
         chosen = [each for key in keys for each in chosen if each.extractor and each.is_of(key, key)]
         if len(chosen) < len(keys):
-            names = [each.extractor or each.key for each in statistics.moments]
-            text = f"{source} has the moments of {some(names, 6)}, but not of all extractors in --extractor"
+            text = f"{source} has {statistics.held}, but not of all extractors in --extractor"
             raise FeatureError(text, code="other-extractor", path=source)
         chosen += [each for each in spatial if options.spatial and each not in chosen]
     moments = list[FeatureMoments]()

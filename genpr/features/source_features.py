@@ -16,7 +16,7 @@ from torch import Tensor
 from genpr import __version__
 from genpr.content_order import random_order
 from genpr.distributed import content_hash, current_communicator
-from genpr.errors import DataError, FeatureError, ResourceError, UsageError
+from genpr.errors import DataError, FeatureError, ResourceError, UsageError, count_of
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
@@ -325,7 +325,7 @@ class SourceFeatures:
     def _check_number(self, source: str, n: int, minimum: int) -> None:
         if n < minimum:
             advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
-            text = f"{self.role} ({source}) has {n} images, but at least {minimum} are needed; use more images{advice}"
+            text = f"{self.role} ({source}) has {count_of(n, 'image')}, but at least {minimum} are needed; use more images{advice}"
             raise DataError(text, code="too-few-images", path=source)
 
 

@@ -119,6 +119,14 @@ class ReferenceStatistics:
             raise ValueError("its number of images is invalid")
 
     @property
+    def held(self) -> str:
+        """What the file has, for messages."""
+        names = [
+            each.extractor or f"unknown features ({each.key}, {len(each.mean)}-d)" for each in self.moments
+        ]
+        return f"mean and covariance of {some(names, 6)}"
+
+    @property
     def content(self) -> str:
         """Hex sha256 of all moments, independent of the file format."""
         digest = hashlib.sha256()

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import FeatureError, UsageError
+from genpr.errors import FeatureError, UsageError, count_of
 from genpr.metrics.blocks import Blocks, mean_of
 from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.balls import Ball
@@ -155,7 +155,7 @@ def modes_of(
 def _checked(features: Features, name: str, k: int) -> Tensor:
     side, least = check_features(features, name).cpu(), max(MIN_IMAGES, k + 1)
     if len(side) < least:
-        text = f"{name} has {len(side):,} images, but at least {least:,} are needed to find modes; use more images"
+        text = f"{name} has {count_of(len(side), 'image')}, but at least {least:,} are needed to find modes; use more images"
         raise FeatureError(text, code="too-few")
     return side
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from genpr.errors import count_of
 from genpr.evaluation.modes import NAMED, FoundModes
 from genpr.evaluation.per_class import Average, ClassScores
 from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
@@ -69,7 +70,9 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
     """The origin of labels and the number of images without one, by role."""
     found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
     counts = {role: count for role, count in unlabeled.items() if count}
-    none = [f"{count:,} {role} images have no label and are in no class" for role, count in counts.items()]
+    none = [
+        f"{count_of(count, f'{role} image')} without a label, in no class" for role, count in counts.items()
+    ]
     return [found] * bool(found) + none
 
 

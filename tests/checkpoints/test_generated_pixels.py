@@ -98,8 +98,9 @@ def test_gray_images_are_repeated_and_uint8_needs_no_range():
     ],
 )
 def test_other_outputs_are_errors(output, code):
-    with raising(DataError, code):
-        convert(output, image_range=(0.0, 1.0))
+    for image_range in ((0.0, 1.0), None):
+        with raising(DataError, code):
+            convert(output, image_range=image_range)
     with raising(DataError, "generator-range"):
         convert(GRID.float())
 

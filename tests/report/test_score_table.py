@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 import genpr
 from genpr.cli.main import run
+from genpr.report.detail_tables import label_lines
 from genpr.report.score_tables import score_table
 from genpr.report.text import cut, interval, table, wrapped
 
@@ -126,3 +127,8 @@ def test_tables_are_text_in_a_notebook(monkeypatch):
 )
 def test_interval_of_a_small_value_keeps_two_digits(ends: tuple[float, float], text: str) -> None:
     assert interval(ends) == text
+
+
+def test_numbers_agree_with_their_nouns():
+    lines = label_lines({}, {"real": 2000, "fake": 1})
+    assert [line.split(" without")[0] for line in lines] == ["2,000 real images", "1 fake image"]
