@@ -8,7 +8,7 @@ import pytest
 from image_files import encode, noise, raised, stack
 from PIL import Image
 
-from genpr.errors import BadImagesError, DataError, ResourceError
+from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
 from genpr.images import pack as pack_module
 from genpr.images.decode import Decoded
 from genpr.images.pack import is_packed_from, pack_source
@@ -131,7 +131,7 @@ def test_damaged_source_is_reported_as_such(out, tmp_path):
         yield IMAGES
         raise OSError(5, "Input/output error")
 
-    assert refused(failing(), out).code == "dataset-failed"
+    assert refused(failing(), out, UsageError).code == "dataset-failed"
 
 
 # All or nothing ---------------------------------------------------------------------------------------------
