@@ -145,7 +145,7 @@ def run(
         return _USAGE
     except (click.Abort, KeyboardInterrupt) as error:
         return (report or SignalReport(as_json=as_json)).print(signal_of(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug must not look like a result
+    except (Exception, SystemExit) as error:  # a bug must not look like a result
         if isinstance(error, SystemExit) and "_GENPR_COMPLETE" in os.environ:  # click's end of a completion
             raise
         record = _record_of(error)
