@@ -51,7 +51,7 @@ def global_state():
     for name in FAMILIES if HAS_PRECISIONS else ():
         change(name, "none")
     found += [value_of(name) for name in PRECISIONS]
-    found += [torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()]
+    found += [torch.get_default_dtype(), torch.empty(0).device, torch.is_grad_enabled()]
     states = torch.random.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
     return (*found, torch.get_num_threads(), np.geterr(), *states)
 
