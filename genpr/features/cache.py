@@ -42,10 +42,11 @@ _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
 def _switched_off() -> dict[str, list[str]]:
     """The libraries and kernels that are switched off, without which features differ in their last bits; empty if there are none."""
     backends, timm = torch.backends, sys.modules.get("timm.layers")
+    has_mode = torch.overrides.has_torch_function((torch.empty(0),))  # such as a default device
     is_on = {
         "cudnn": backends.cudnn.enabled,
         "mkldnn": backends.mkldnn.enabled,
-        "fast path of attention": backends.mha.get_fastpath_enabled(),
+        "fast path of attention": backends.mha.get_fastpath_enabled() and not has_mode,
         "cudnn attention": backends.cuda.cudnn_sdp_enabled(),  # type: ignore[no-untyped-call]
         "flash attention": backends.cuda.flash_sdp_enabled(),  # type: ignore[no-untyped-call]
         "memory-efficient attention": backends.cuda.mem_efficient_sdp_enabled(),  # type: ignore[no-untyped-call]
