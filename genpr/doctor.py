@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
+from genpr.errors import GenprError
 from genpr.runtime import folder_risk
 
 State = Literal["ok", "warn", "broken"]
@@ -118,7 +119,8 @@ def check_libraries(genpr: str) -> Findings:
             if not is_extra:
                 importlib.import_module(_IMPORTED_AS.get(name, name))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken library may raise anything
-            remedy = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
+            again = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
+            remedy = "" if isinstance(error, GenprError) else again  # the error of a limit says what to do
             wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)

@@ -204,6 +204,19 @@ def is_out_of_files(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and os.strerror(errno.EMFILE) in str(error)
 
 
+def address_space_left() -> int | None:
+    """Bytes that this process can still map within its limit (`ulimit -v`); None without a limit."""
+    with suppress(ImportError, OSError):  # not Linux
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            with Path("/proc/self/statm").open() as file:
+                pages = int(file.readline().split()[0])
+            return max(0, limit - pages * resource.getpagesize())
+    return None
+
+
 def limit_malloc_arenas() -> bool:
     """Use one malloc arena for all threads and map large blocks, unless the user configured malloc.
 

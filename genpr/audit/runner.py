@@ -202,7 +202,8 @@ def run_audit(
     ]
     for done, (case, outcome) in enumerate(_outcomes(todo, run, jobs), start=1):
         if isinstance(outcome, tuple):
-            raise UsageError(outcome[0], code=outcome[1])
+            is_resource = outcome[1] == "oom"
+            raise (ResourceError if is_resource else UsageError)(outcome[0], code=outcome[1])
         results.add(case, outcome)
         if path is not None:
             lines += _lines(Results(run, {case: outcome}))

@@ -22,7 +22,7 @@ from genpr.audit.runner import (
     shipped_kinds,
 )
 from genpr.cli.audit import command
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError, ResourceError, UsageError
 from genpr.metrics.probabilistic import probabilistic_precision_recall
 from genpr.metrics.registry import BALLS
 from genpr.metrics.witnessed import witnessed
@@ -129,6 +129,14 @@ def test_functions_of_a_file_run_in_worker_processes(tmp_path, jobs):
     message = r"ValueError: no way \(check 'invention', d = 2, x = "
     with raising(UsageError, "user-function", message):
         run_audit([runner.user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
+
+
+def test_lack_of_memory_is_an_error_of_a_resource():
+    def hungry(real, fake):
+        raise ResourceError("out of memory", code="oom")
+
+    with raising(ResourceError, "oom", "check 'invention'"):
+        run_audit([Family({"hungry": "fidelity"}, hungry)], checks=CHECK)
 
 
 @pytest.mark.parametrize("spec", ["missing.py:score", "{}:other", "{}:number", "{}:text", "{}:exits"])
