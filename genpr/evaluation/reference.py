@@ -147,10 +147,11 @@ class FittedReference:
         self._embedder = embedder
         plan = self.plan
         given = _gaussians(plan.given) if plan.given else {}
-        self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
+        # First, since its halves need as much memory as the reals, and nothing of it is kept.
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
         self._control_seconds = time.perf_counter() - started
+        self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         if self._labels is not None:
             self._label_scorer = LabelScorer(self._labels, self.real, self.reals, plan, embedder)
 

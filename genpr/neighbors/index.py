@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import content_hash
+from genpr.memory import free_memory_on
 from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.device_profile import profile_of
@@ -358,6 +359,7 @@ _STAGES = (_Stage((64, 96, 128), 0.4), _Stage((192, 256, 384, 512), 0.1), _Stage
 
 _ROWS_PER_CELL = 512
 _MAX_CELLS = 64
+_CELLS_SHARE = 8  # 1/8 of free memory for the distances from all rows to the centers
 _LLOYD_STEPS = 6
 
 
@@ -430,7 +432,8 @@ def choose_frame(features: Tensor, k: int) -> Frame:
             return frame
         frame = replace(frame, basis=basis)
         view = View.from_features(features[fitted.index], frame.center, frame.scale, basis)
-        cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
+        most = free_memory_on(features.device) // (_CELLS_SHARE * n * torch.float64.itemsize)
+        cells = max(1, min(_MAX_CELLS, n // _ROWS_PER_CELL, most))
         frame = replace(frame, centers=_centers(view.coordinates, cells))
     _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
     return frame

@@ -100,18 +100,12 @@ class DirectedPairs:
     @classmethod
     def from_pairs(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
         """Every pair in both directions, if it may be within the reach (n,) of its first row."""
-        row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
-        in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
-        # By row, then by other: an order that does not depend on where a pair was found.
-        order = in_reach[(row[in_reach] * len(sq_reach) + other[in_reach]).argsort()]
-        row = row[order]
-        return cls(
-            row,
-            other[order],
-            pairs.sq_lower.repeat(2)[order],
-            pairs.sq_upper.repeat(2)[order],
-            row.bincount(minlength=len(sq_reach)),
-        )
+        i, j, n = pairs.i, pairs.j, len(sq_reach)
+        there, back = ((pairs.sq_lower <= sq_reach[rows]).nonzero()[:, 0] for rows in (i, j))
+        row, other = torch.cat([i[there], j[back]]), torch.cat([j[there], i[back]])
+        order = (row * n + other).argsort()  # an order that does not depend on where a pair was found
+        row, at = row[order], torch.cat([there, back])[order]
+        return cls(row, other[order], pairs.sq_lower[at], pairs.sq_upper[at], row.bincount(minlength=n))
 
     def within(self, sq_reach: Tensor) -> DirectedPairs:
         """The pairs that may be within a smaller reach (n,)."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator
+from genpr.memory import tile_budget
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less, sq_distances_at
@@ -64,6 +65,7 @@ class Pairs:
         return [Pairs(*parts) for parts in zip(*fields, strict=True)]
 
 
+_BYTES_PER_HELD = 64  # of pairs that are held, while they are joined
 _INFINITE = 0x7FF << 52  # the bits of an infinite float64
 
 
@@ -86,14 +88,19 @@ class ClosestPairs:
         """Add pairs, none of which was added before."""
         self._waiting.append(pairs)
         profile = profile_of(self.sq_reach.device)
-        worth = max(profile.min_held, profile.held_per_row * len(self.sq_reach))
-        if sum(map(len, self._waiting)) >= min(worth, profile.max_held):
+        held = sum(map(len, self._waiting))
+        if held < profile.min_held:
+            return
+        worth = min(profile.held_per_row * len(self.sq_reach), profile.max_held)
+        if held >= min(worth, tile_budget(self.sq_reach.device) // _BYTES_PER_HELD):
             self._settle()
 
     def pairs(self) -> Pairs:
         """The added pairs that are still within reach of one of their rows."""
         self._settle()
-        return in_reach(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach)
+        parts = [in_reach(part, self.sq_reach) for part in self._kept]
+        self._kept.clear()
+        return Pairs.joined(parts, self.sq_reach.device)
 
     def _settle(self) -> None:
         pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)

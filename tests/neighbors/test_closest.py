@@ -93,3 +93,12 @@ def test_reach_shrinks_to_the_kth_distance_and_few_other_pairs_are_kept(rng, set
     torch.testing.assert_close(kept.smallest, smallest * (1 + 1e-6), rtol=1e-12, atol=0)
     torch.testing.assert_close(sq_reach, smallest[:, -1] * (1 + 1e-6), rtol=1e-12, atol=0)
     assert len(pairs) <= 200 * 5
+
+
+@pytest.mark.parametrize(("free", "is_merged"), [(0, True), (2**40, False)])
+def test_pairs_are_merged_earlier_with_little_memory(free, is_merged, rng, set_sizes, monkeypatch):
+    monkeypatch.setattr("genpr.memory.free_memory", lambda: free)
+    set_sizes(min_held=1000, held_per_row=10**6)
+    sq_reach = torch.full((200,), torch.inf).double()
+    _add_everything(ClosestPairs.empty(sq_reach, 5), _random(rng), rng, 20)
+    assert bool(sq_reach.isfinite().all()) == is_merged

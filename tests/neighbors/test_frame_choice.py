@@ -53,6 +53,12 @@ def test_few_directions_and_cells_are_chosen_if_they_cover_most_variance():
     assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize(("free", "cells"), [(0, 1), (N * 8 * 8 * 3, 3)])
+def test_distances_to_centers_take_little_of_the_free_memory(free, cells, monkeypatch):
+    monkeypatch.setattr("genpr.memory.free_memory", lambda: free)
+    assert len(choose_frame(_learned(1), 5).centers) == cells
+
+
 def test_all_cells_are_used_and_none_has_almost_all_rows():
     cells = _frame_of_learned().place(_learned(1)).cells
     sizes = cells.label.bincount(minlength=len(cells.sq_distances))
