@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, machine_shares, malloc_trim, private_folder
+from genpr.runtime import address_space_left, cache_root, machine_shares, malloc_trim, private_folder
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,14 @@ _CHUNK_ELEMENTS = 2**22
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _MIN_LIMIT = 2**28
+_LIBRARIES = (
+    2**29
+)  # pages of files up to which they count as those of libraries (0.25 to 0.45 GB); others can be dropped
+# The limit, what is used, and the part of it in files that are not in use, of groups of version 2 and 1, by controller.
+_GROUP_FILES = {
+    "": ("max", "current", "inactive_file"),
+    "memory": ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+}
 _limits: dict[object, int] = {}
 
 
@@ -76,9 +84,13 @@ def free_memory() -> int:
     in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
     free //= machine_shares["memory"]
+    mappable = address_space_left()
+    free = free if mappable is None else min(free, mappable)
     if _limits:
-        taken = _count_in(Path("/proc/self/status"), "RssAnon:") or 0
-        free = min(free, max(min(_limits.values()) - 1024 * taken, 0))
+        malloc_trim()  # or freed memory counts as used
+        status = Path("/proc/self/status")
+        own, of_files = (1024 * (_count_in(status, f"Rss{kind}:") or 0) for kind in ("Anon", "File"))
+        free = min(free, max(min(_limits.values()) - own - min(of_files, _LIBRARIES), 0))
     return free
 
 
@@ -95,22 +107,23 @@ def free_memory_on(device: torch.device) -> int:
 def cgroup_memory_left(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> int | None:
-    """Bytes that this process can still use within its control groups (version 2); None without a limit.
+    """Bytes that this process can still use within its control groups; None without a limit.
 
-    `root` is the mount point of groups, `own` the file with the group of the process. Inside a container often only the
+    `root` is the mount point of groups, `own` the file with the groups of the process. Inside a container often only the
     outermost group is visible.
     """
     left = []
     with suppress(OSError):
-        lines = own.read_text().splitlines()
-        paths = [
-            PurePosixPath(line.removeprefix("0::").lstrip("/")) for line in lines if line.startswith("0::")
-        ]
-        for folder in (root / part for path in paths for part in (path, *path.parents)):
-            with suppress(OSError, ValueError):  # missing, or "max"
-                limit, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
-                cached = _count_in(folder / "memory.stat", "inactive_file")  # freed when memory is needed
-                left.append(max(0, limit - used + (cached or 0)))
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            group = PurePosixPath(path.lstrip("/"))
+            for kind in _GROUP_FILES.keys() & {*controllers.split(",")}:
+                *names, of_files = _GROUP_FILES[kind]
+                for folder in (root / kind / part for part in (group, *group.parents)):
+                    with suppress(OSError, ValueError):  # missing, or "max"
+                        limit, used = (int((folder / f"memory.{name}").read_text()) for name in names)
+                        cached = _count_in(folder / "memory.stat", of_files)  # freed when memory is needed
+                        left.append(max(0, limit - used + (cached or 0)))
     return min(left, default=None)
 
 

@@ -1,4 +1,6 @@
 import errno
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +50,29 @@ def test_limits_are_temporary_and_the_smallest_applies():
     with pytest.raises(ValueError, match="planned"), memory_limit("1GiB"):
         raise ValueError("planned")
     assert free_memory() > 0.5 * before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux states them")
+def test_libraries_count_toward_the_limit():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    own, files = (1024 * int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssFile")))
+    assert files > 2**26, "this process has libraries"
+    with memory_limit(own + min(files, 2**29) + 2**30):
+        assert free_memory() < 2**30 + 2**26
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+def test_free_memory_is_within_the_limit_of_address_space():
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        left = 2**28
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + left, limits[1]))
+        assert free_memory() <= left
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def test_size_of_gpu_arrays_is_compared_with_gpu_memory(monkeypatch):
@@ -159,6 +184,17 @@ def test_memory_is_limited_by_the_cgroup_and_its_parents(tmp_path):
     assert cgroup_memory_left(tmp_path, own) == 0
     group(tmp_path / "job", limit=6 * GB, usage="soon")
     assert cgroup_memory_left(tmp_path, own) == 7 * GB
+
+
+def test_memory_is_limited_by_cgroups_of_version_1(tmp_path):
+    (tmp_path / "own").write_text("5:cpu,cpuacct:/job\n4:memory:/job/step\n1:name=systemd:/\n0::/\n")
+    for name, limit in (("job/step", 2**63 - 4096), ("job", 6 * GB)):
+        folder = tmp_path / "memory" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+        (folder / "memory.usage_in_bytes").write_text(f"{5 * GB}\n")
+        (folder / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {GB}\n")
+    assert cgroup_memory_left(tmp_path, tmp_path / "own") == 2 * GB
 
 
 def test_free_memory_is_limited_by_cgroups(monkeypatch):

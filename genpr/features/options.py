@@ -316,7 +316,7 @@ class EmbedOptions(SourceOptions):
     )
     max_memory: str | int | None = option(
         None,
-        "Memory limit of the process, such as 8GiB. Features that do not fit are memory-mapped from a file.",
+        "Memory that the process plans with, such as 8GiB; it may use .6 GB more. Features that do not fit are memory-mapped.",
         group="advanced",
         unset="the free memory",
         check=parse_size,

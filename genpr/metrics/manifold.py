@@ -246,7 +246,7 @@ def manifold_metrics(
         k: Neighbors that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
         device: "auto" is the GPU that holds the input, else the best device available.
-        max_memory: Memory limit of the process, such as "8GiB"; None uses the free memory.
+        max_memory: Memory that the process plans with, such as "8GiB"; None uses the free memory.
         progress: Called with the number of row pairs done and the total, first for the reals, then for the fakes.
         sharded: `real` and `fake` are the rows of this rank only, perhaps none, of those of all ranks inside `all_ranks`:
             no rank ever holds all features, and each gets the metrics of all rows.
