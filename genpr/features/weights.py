@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from genpr import __version__
-from genpr.errors import ResourceError, UsageError, WeightsError, printable
+from genpr.errors import ResourceError, UsageError, WeightsError, printable, some
 from genpr.runtime import (
     cache_root,
     expand_user,
@@ -318,7 +319,8 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         if entry.name.lower().endswith(".safetensors"):
             tensors: object = load(content)
         else:
-            tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            with warnings.catch_warnings(action="ignore"):  # of TorchScript, which is refused
+                tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can fail anywhere inside the readers
         reason = " ".join(str(error).split())
         program = re.search(r"TorchScript|GLOBAL (\S+)", reason)
@@ -331,7 +333,18 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
-    message = f"{source} must have named tensors only"
+    inner = (
+        [name for name, value in tensors.items() if isinstance(value, dict)]
+        if isinstance(tensors, dict)
+        else []
+    )
+    found = (
+        f"a dictionary with {printable(some([*map(str, tensors)], 5))}"
+        if isinstance(tensors, dict)
+        else f"a {type(tensors).__name__}"
+    )
+    advice = f"; save {printable(str(inner[0]))!r} alone" if inner else ""
+    message = f"{source} must have named tensors only (a state dict), but has {found}{advice}"
     raise WeightsError(message, code="weights-format", path=source)
 
 
