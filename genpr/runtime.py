@@ -484,12 +484,28 @@ USER_ERRORS = (Exception, SystemExit, GeneratorExit)
 def user_errors(who: str, code: str) -> Iterator[None]:
     """Convert what code of the user raises to a UsageError; errors of genpr, and that memory ran out, are kept."""
     try:
-        yield
+        with same_working_folder():
+            yield
     except USER_ERRORS as error:
         if isinstance(error, GenprError) or is_out_of_memory(error):
             raise
         text = f"{who} failed: {type(error).__name__}: {' '.join(str(error).split())}"
         raise UsageError(text, code=code) from error
+
+
+@contextmanager
+def same_working_folder() -> Iterator[None]:
+    """Restore the working folder, to which paths are relative, if code of the user changes it."""
+    try:
+        folder = Path.cwd()
+    except OSError:  # it was removed
+        folder = None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if folder is not None and Path.cwd() != folder:
+                os.chdir(folder)
 
 
 def iterate_user_items(items: Iterable[_Item], who: str) -> Iterator[_Item]:

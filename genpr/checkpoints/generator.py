@@ -45,6 +45,7 @@ from genpr.runtime import (
     expand_user,
     is_out_of_memory,
     resolve_device,
+    same_working_folder,
     state_guard,
     user_default_device,
 )
@@ -341,7 +342,8 @@ def generator_errors(
     Errors of genpr are not converted.
     """
     try:
-        yield
+        with same_working_folder():
+            yield
     except GenprError:
         raise
     except USER_ERRORS as error:
