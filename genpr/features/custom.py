@@ -21,6 +21,7 @@ from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +40,7 @@ from genpr.storage import tensors_sha256
 _MAX_DEPTH = 3  # a function, the pipeline it captured, the pipeline's attributes
 _MAX_ENTRIES = 100  # entries; longer containers are assumed to be data without networks
 _CODE = "custom-extractor"
+_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 
 class CustomExtractor:
@@ -114,17 +116,41 @@ def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
 
 
 def weights_sha256(network: nn.Module) -> str | None:
-    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none; ValueError for lazy ones."""
-    tensors = {
-        f"{name}.{attribute}": tensor
-        for name, module in network.named_modules(remove_duplicate=False)
-        for attribute, tensor in (*module._parameters.items(), *module._buffers.items())
-        if tensor is not None
-    }
+    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none; ValueError for lazy or packed ones."""
+    tensors: dict[str, Tensor] = {}
+    for place, root in _roots(network):
+        for name, module in root.named_modules(prefix=place, remove_duplicate=False):
+            if any(isinstance(value, torch.ScriptObject) for value in vars(module).values()):
+                raise ValueError("a module has packed weights, as after quantization")
+            if not hasattr(module, "training"):
+                raise ValueError("a frozen TorchScript module has its weights in its code")
+            own = (*module._parameters.items(), *module._buffers.items())
+            tensors |= {f"{name}.{attribute}": tensor for attribute, tensor in own if tensor is not None}
     try:
         return tensors_sha256(tensors) if tensors else None
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"a parameter or buffer is a tensor without plain bytes ({error})") from error
+
+
+def _roots(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """A network, and those in lists and dictionaries of its modules, which torch does not register, with their places."""
+    seen, waiting = set[int](), [("", network)]
+    while waiting:
+        place, root = waiting.pop()
+        yield place, root
+        for name, module in root.named_modules(prefix=place):
+            if id(module) not in seen:
+                seen.add(id(module))
+                own = {key: value for key, value in vars(module).items() if key not in _OWN_ATTRIBUTES}
+                waiting += [(at, each) for at, each in _networks_in(own, name) if id(each) not in seen]
+
+
+def _networks_in(container: object, place: str, depth: int = _MAX_DEPTH) -> Iterator[tuple[str, nn.Module]]:
+    if isinstance(container, nn.Module):
+        yield place, container
+    elif isinstance(container, list | tuple | dict) and len(container) <= _MAX_ENTRIES and depth:
+        for key, value in container.items() if isinstance(container, dict) else enumerate(container):
+            yield from _networks_in(value, f"{place}.{key}", depth - 1)
 
 
 def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
@@ -157,12 +183,12 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
         text = f"extractor {name!r} must be a callable from images to features, found {kind}"
         raise UsageError(text, code=_CODE)
     dim = getattr(extractor, "dim", None)
-    if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
         what = "none" if dim is None else repr(dim)
         text = f"extractor {name!r} needs an integer attribute `dim`, the number of features per image, found {what}"
         raise UsageError(text, code=_CODE)
     own_name = getattr(extractor, "name", None)
-    return CustomExtractor(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
+    return CustomExtractor(extractor, name=own_name if isinstance(own_name, str) else name, dim=int(dim))
 
 
 def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
@@ -188,15 +214,22 @@ def extractor_device(extractor: object) -> torch.device:
 def evaluation_mode(owner: object) -> Iterator[None]:
     """Set the networks of an object to evaluation mode and torch to inference mode; restore every flag afterwards."""
     with ExitStack() as restored:
-        for network in networks_of(owner):
+        for network in (root for each in networks_of(owner) for _, root in _roots(each)):
             if any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers())):
                 text = (
                     "a network has tensors on the meta device, which have no values; load its weights first"
                 )
                 raise UsageError(text, code="meta-device")
-            for module in network.modules():
+            modules = [
+                module for module in network.modules() if hasattr(module, "training")
+            ]  # TorchScript may lack it
+            for module in modules:
                 restored.callback(setattr, module, "training", module.training)
-            network.eval()
+            try:
+                network.eval()
+            except NotImplementedError:  # a module of torch.export
+                for module in modules:
+                    module.training = False
         with torch.inference_mode():
             yield
 

@@ -28,7 +28,13 @@ from torch import Tensor
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError, UsageError
 from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
-from genpr.features.custom import batch_errors, evaluation_mode, extractor_device, wrap_extractor
+from genpr.features.custom import (
+    batch_errors,
+    evaluation_mode,
+    extractor_device,
+    extractor_info,
+    wrap_extractor,
+)
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.uploads import Uploads
@@ -116,6 +122,7 @@ def embed_source(
         batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
         try:
             for run, batch, rows in stack.enter_context(closing(_embedded(batches, runs))):
+                run.check_weights()
                 run.store(batch, rows)
         finally:  # also after an error, before waiting for other work
             for run in runs:
@@ -438,6 +445,22 @@ class _ExtractorRun:
     cache: Cache | None
     embedded: EmbeddedImages
     waiting: dict[torch.Size | None, list[_Row]] = field(default_factory=dict)
+    weights_sha256: str | None = None  # before the pass, until they are compared
+
+    def __post_init__(self) -> None:
+        if self.cache is not None:
+            self.weights_sha256 = extractor_info(self.forward.extractor).weights_sha256
+
+    def check_weights(self) -> None:
+        """Raise an error if the first batch changed the weights, whose hash is in the key of the cache."""
+        before, self.weights_sha256 = self.weights_sha256, None
+        extractor = self.forward.extractor
+        if before is not None and before != extractor_info(extractor).weights_sha256:
+            text = (
+                f"extractor {extractor.name} changes its parameters or buffers in forward, so its features depend on earlier "
+                "images and cannot be cached; change none there"
+            )
+            raise UsageError(text, code="custom-extractor")
 
     def add(self, image: LoadedImage) -> list[_Row]:
         """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""

@@ -118,7 +118,10 @@ def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
         return
     hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
     if len(hashes - {None}) > 1:
-        text = f"the weights of extractor {real.extractor.name} changed after the reals were embedded; create a new Evaluator"
+        text = (
+            f"the weights or buffers of extractor {real.extractor.name} changed after the reals were embedded; "
+            "create a new Evaluator after training, and change none in forward"
+        )
         raise FeatureError(text, code="other-extractor")
 
 

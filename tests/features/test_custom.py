@@ -1,3 +1,5 @@
+import copy
+import os
 import sys
 import textwrap
 
@@ -244,6 +246,47 @@ def test_weights_that_cannot_be_hashed_have_no_key():
     assert (info.cache_key, info.weights_sha256) == (None, None)
 
 
+def test_networks_in_lists_are_part_of_the_cache_key():
+    class Holding(Declared):
+        def __init__(self, seed):
+            super().__init__()
+            self.others = [{"a": nn.Conv2d(3, 3, 1)}]
+            self.others.append(self.others)  # a cycle
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                nn.init.normal_(self.others[0]["a"].weight)
+
+    first = Holding(0)
+    second = copy.deepcopy(first)
+    assert extractor_info(first).cache_key == extractor_info(second).cache_key
+    second.others[0]["a"].weight.data[0, 0] += 1
+    assert extractor_info(first).cache_key != extractor_info(second).cache_key
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_network_with_packed_weights_is_not_cached():
+    network = Declared()
+    zeros = torch.quantize_per_tensor(torch.zeros(2, 2), 0.1, 0, torch.qint8)
+    network.packed = torch.ops.quantized.linear_prepack(zeros, None)
+    assert extractor_info(network).cache_key is None
+
+
+class Averaging(Declared):
+    """A network whose forward changes a buffer."""
+
+    def forward(self, images):
+        self.mean += images.float().mean((0, 2, 3))
+        return images.float().mean((2, 3)) - self.mean
+
+
+def test_features_of_a_network_that_changes_its_buffers_are_not_cached(write_images, tmp_path):
+    folder = write_images("images", IMAGES.repeat(4, 1, 1, 1).permute(0, 2, 3, 1).numpy())
+    for _ in range(2):
+        with raising(UsageError, "custom-extractor"):
+            genpr.score(folder, folder, extractor=Averaging(), cache_dir=tmp_path / "cache")
+    assert not [*tmp_path.rglob("*.safetensors")]
+
+
 # Evaluation mode
 
 
@@ -288,3 +331,59 @@ def test_networks_run_in_evaluation_mode_and_are_restored(kind, wrap):
     assert [module.training for module in network.modules()] == flags
     assert not torch.is_inference_mode_enabled()
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+
+
+def test_network_in_a_list_runs_in_evaluation_mode():
+    class Listed(nn.Module):
+        dim = 3
+
+        def __init__(self):
+            super().__init__()
+            self.all = [Normed()]
+
+        def forward(self, images):
+            return self.all[0](images)
+
+    network = Listed()
+    genpr.embed(IMAGES, network)
+    assert network.all[0].modes == [(False, True)]
+    assert network.all[0].training
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Sequential(nn.Conv2d(3, 3, 1), nn.Dropout(0.5))
+
+    def forward(self, images):
+        return self.part(images.float()).mean((2, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", ["frozen", "exported"])
+def test_networks_without_a_training_mode_are_extractors(kind):
+    plain = Plain().eval()
+    if kind == "frozen":
+        network = torch.jit.freeze(torch.jit.trace(plain, IMAGES))
+    else:
+        network = torch.export.export(plain, (IMAGES,), dynamic_shapes=[{0: torch.export.Dim.AUTO}]).module()
+    network.dim, network.cache_key = 3, "plain"
+    torch.testing.assert_close(genpr.embed(IMAGES, network), plain(IMAGES).detach())
+    assert (extractor_info(network).cache_key is None) == (kind == "frozen")
+
+
+@pytest.mark.parametrize("where", ["factory", "forward"])
+def test_working_folder_is_restored(write, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = "def load():\n" if where == "factory" else "return images"
+    path = write(
+        "net.py",
+        NET.replace(
+            place,
+            f"import os; os.chdir('/'); {place}"
+            if where == "forward"
+            else f"{place}    import os; os.chdir('/')\n",
+        ),
+    )
+    genpr.embed(IMAGES, load(path))
+    assert os.getcwd() == str(tmp_path)  # noqa: PTH109
