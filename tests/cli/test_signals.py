@@ -137,6 +137,8 @@ def test_signal_ends_a_command_in_native_code(folders, genpr, tmp_path, monkeypa
 def test_signal_during_the_import_of_torch_ends_the_command(folders, tmp_path, monkeypatch, wait):
     monkeypatch.chdir(tmp_path)
     Path("stuck.py").write_text(STUCK)
+    for name in ("READY", "ASLEEP"):  # on a fast machine it would end before the last signal
+        monkeypatch.setenv(name, "1")
     process = started("-m", "genpr", *scoring(folders, "cache"))
     time.sleep(wait)
     ended(process, signal.SIGINT)
