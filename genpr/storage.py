@@ -222,20 +222,25 @@ def marked_by(*marks: bytes) -> Callable[[Path], bool]:
 
 
 def check_feature_file(
-    path: Path, source: str, *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
+    path: Path, place: str, *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
 ) -> None:
-    """`check_output` for features of `source`; those of another source are kept."""
+    """`check_output` for features of the source with the `place_of` `place`; those of another source are kept."""
 
     def is_of_source(found: Path) -> bool:
-        return source_in(found) == source
+        return place_in(found) == place
 
     check_output(path, (".safetensors",), is_of_source, inputs=inputs, overwrite=overwrite)
 
 
-def source_in(path: Path) -> str | None:
-    """The embedded source that a feature file of genpr records; None for other safetensors files."""
+def place_in(path: Path) -> str | None:
+    """The `place_of` the embedded source that a feature file of genpr records; None for other safetensors files."""
     facts, _ = read_header(path)
-    return json.loads(facts["source"]) if facts.get("format", "").startswith("genpr.features/") else None
+    return json.loads(facts["place"]) if facts.get("format", "").startswith("genpr.features/") else None
+
+
+def place_of(source: str) -> str:
+    """Hex sha256 of the absolute path of a source, equal for all of its spellings; it names no folder of the user."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()
 
 
 @contextmanager

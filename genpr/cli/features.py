@@ -17,7 +17,7 @@ from genpr.cli.output import FileOutput, input_paths
 from genpr.errors import DataError, UsageError, printable
 from genpr.evaluation.options import EXTRACTOR
 from genpr.features.options import EmbedOptions, option
-from genpr.storage import check_feature_file, source_in
+from genpr.storage import check_feature_file, place_in, place_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     check_sources(source)
     from genpr.images.paths import expand
 
-    shards, origin = expand(source), source
-    with suppress(DataError):  # files to be joined, or a pattern of other files
-        origin = (shards and source_in(shards[0])) or source
+    shards, origin = expand(source), place_of(source)
+    with suppress(DataError, KeyError):  # files to be joined, or a pattern of other files
+        origin = (shards and place_in(shards[0])) or origin
     check_feature_file(out, origin, inputs=input_paths(), overwrite=output.overwrite)
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.diagnostics import decoding_notices

@@ -64,7 +64,7 @@ def reference_statistics(
         source: Images or features, as for `genpr.Evaluator`; or a file of statistics, such as EDM2's .pkl, to convert.
         out: An .npz file for the statistics: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1, which pytorch-fid
             and torch-fidelity accept, and `genpr`, a JSON text with extractors, number and decoding of images.
-        overwrite: Replace any file `out`. Without it, only statistics of the same path are replaced.
+        overwrite: Replace any file `out`. Without it, only statistics of the same absolute path are replaced.
         **options: The fields of `StatisticsOptions`.
 
     Returns:

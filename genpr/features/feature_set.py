@@ -30,6 +30,7 @@ from genpr.storage import (
     check_feature_file,
     from_dict,
     load_tensors,
+    place_of,
     read_header,
     save_tensors,
 )
@@ -115,6 +116,7 @@ class FeatureSet:
         0  # number of images behind `flags` and counts, if rows were removed later; 0 for all rows
     )
     origin: str = ""  # the embedded source, if `source` is a feature file
+    place: str = ""  # its `place_of`
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of images by (width, height)
     shard: ShardInfo | None = None  # position of a shard; None for a whole source
     passed_over: Mapping[str, int] = field(default_factory=dict)  # other files in the source, by suffix
@@ -156,7 +158,8 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
     Only features of the same source are replaced, or any file with `overwrite`.
     """
     path, source = Path(path), features.origin or features.source
-    check_feature_file(path, source, overwrite=overwrite)
+    place = features.place or place_of(source)
+    check_feature_file(path, place, overwrite=overwrite)
     tensors = {"features": features.features}
     if features.names:
         tensors["names"] = _pack_names(features.names)
@@ -164,6 +167,7 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
         tensors["identities"] = features.identities
     record: dict[str, object] = {
         "source": source,  # JSON escapes what is not UTF-8 in a folder's name
+        "place": place,
         "extractor": None if features.extractor is None else asdict(features.extractor),
         "flags": dict(features.flags),
         "skipped": [[error.code, error.path, str(error)] for error in features.skipped],
@@ -247,6 +251,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
         passed_over=from_dict(Mapping[str, int], parse_json(metadata.get("passed_over", "{}"))),
         origin=from_dict(str, parse_json(metadata["source"])),
+        place=from_dict(str, parse_json(metadata.get("place", '""'))),
         sizes={(width, height): count for width, height, count in sizes},
         shard=from_dict(ShardInfo, parse_json(metadata["shard"])) if "shard" in metadata else None,
     )
@@ -410,6 +415,7 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
         decoder=parts[0].decoder,
         passed_over=parts[0].passed_over,
         origin=parts[0].origin,
+        place=parts[0].place,
         sizes=sizes,
         facts=ImageFacts.from_counts(formats, sizes),
     )

@@ -32,7 +32,7 @@ from genpr.images.archive import CORRUPT_FILE_ERRORS, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_exists
 from genpr.limits import parse_json, read_bytes
-from genpr.storage import check_output, from_dict, open_regular
+from genpr.storage import check_output, from_dict, open_regular, place_of
 
 Floats = NDArray[np.float64]
 PROVENANCE = "genpr"
@@ -325,7 +325,7 @@ def check_statistics_file(
     def is_of_source(found: Path) -> bool:
         try:
             with zipfile.ZipFile(found) as archive:
-                return bool(_record_in(archive)["source"] == source)
+                return bool(source and _record_in(archive)["place"] == place_of(source))
         except CORRUPT_FILE_ERRORS:
             return False
 
@@ -354,6 +354,7 @@ def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
         "format": _FORMAT,
         "genpr": __version__,
         "source": statistics.source,
+        "place": place_of(statistics.source),
         "count": statistics.count,
         "extractors": infos,
         "decoder": dict(statistics.decoder),

@@ -8,7 +8,6 @@ know it, the file is copied once with the correct number.
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import zipfile
 from collections import Counter, deque
@@ -16,7 +15,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +25,7 @@ from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path, marked_by, report_write_errors
+from genpr.storage import atomic_path, marked_by, place_of, report_write_errors
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
@@ -41,7 +39,7 @@ def is_packed_from(source: str) -> Callable[[Path], bool]:
 
 def _mark_of(source: str) -> bytes:
     """The content of an extra field of the member, which readers skip."""
-    return f"genpr pack {sha256(os.fsencode(source)).hexdigest()}".encode()
+    return f"genpr pack {place_of(source)}".encode()
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,37 @@ def test_own_output_is_replaced_and_foreign_output_needs_overwrite(
     assert genpr(*filled(command), "-q")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "features {} ../x.safetensors --extractor gabor -q",
+        "stats {} ../x.npz --extractor gabor -q",
+        "pack {} ../x.npz -q",
+    ],
+)
+def test_outputs_of_a_source_are_recognized_by_its_absolute_path(genpr, tmp_path, monkeypatch, command):
+    for folder in ("a", "b"):
+        write_folder(tmp_path / folder / "S", np.full((6, 8, 9, 3), ord(folder), np.uint8))
+    for folder, source, code in (
+        ("a", "S", 0),
+        ("b", "S", 2),
+        ("a", "./S/", 0),
+        ("b", str(tmp_path / "a" / "S"), 0),
+    ):
+        monkeypatch.chdir(tmp_path / folder)
+        assert genpr(*command.format(source).split())[0] == code
+
+
+def test_shards_are_joined_again_from_another_folder(genpr, tmp_path, monkeypatch):
+    write_folder(tmp_path / "a" / "S", np.zeros((6, 8, 9, 3), np.uint8))
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    assert genpr(*"features S ../part_1.safetensors --extractor gabor --shard 1/1 -q".split())[0] == 0
+    monkeypatch.chdir(tmp_path / "b")
+    for _ in range(2):
+        assert genpr("features", "../part_*.safetensors", "joined.safetensors", "-q")[0] == 0
+
+
 DONE = """
 score real fake GABOR
 score real.npy fake.npy --protocol genpr --protocol prdc

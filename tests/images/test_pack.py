@@ -163,7 +163,7 @@ def test_full_disk_leaves_no_file(out, monkeypatch):
     assert "No space left on device" in str(error)
 
 
-def test_packed_files_are_recognized_by_the_name_of_their_source(out):
+def test_packed_files_are_recognized_by_their_source(out):
     np.savez(out, IMAGES)
     assert not is_packed_from("<array>")(out)
     for source, name in ((IMAGES, "<array>"), (iter([IMAGES]), "<iterable>")):  # the latter is written twice
