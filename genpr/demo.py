@@ -34,6 +34,7 @@ LATENTS = (
 _KIND_SHARPNESS = 30.0
 _DISC_ADVANTAGE = 0.3  # so that truncation ends in a clear disc and not in a mixture of all kinds
 _SOFTWARE = "genpr demo"  # in its PNG files
+_is_own = marked_by(lambda head: head[37:].startswith(f"tEXtSoftware\0{_SOFTWARE}".encode()))
 _BLOCK = 32  # images drawn at once, so that their pixels stay in the CPU cache
 
 
@@ -272,7 +273,7 @@ def save_sets(sets: Sequence[DemoSet], folder: str | Path, *, overwrite: bool = 
                 )
         for path in (overview, *(path / name for path, own in outputs.items() for name in own)):
             if os.path.lexists(path):
-                check_output(path, (), marked_by(f"Software\0{_SOFTWARE}".encode()), overwrite=overwrite)
+                check_output(path, (), _is_own, overwrite=overwrite)
         for path in outputs:
             path.mkdir(parents=True, exist_ok=True)
         contact_sheet(sets).save(overview, pnginfo=made_by)

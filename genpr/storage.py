@@ -210,13 +210,12 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     return None
 
 
-def marked_by(*marks: bytes) -> Callable[[Path], bool]:
-    """A function that recognizes a file by one of several texts among its first bytes."""
+def marked_by(matches: Callable[[bytes], object]) -> Callable[[Path], bool]:
+    """A function that recognizes a file by its first bytes; `matches` checks all up to the mark, which others may quote."""
 
     def is_marked(path: Path) -> bool:
         with open_regular(path) as file:
-            head = file.read(_HEAD_BYTES)
-        return any(mark in head for mark in marks)
+            return bool(matches(file.read(_HEAD_BYTES)))
 
     return is_marked
 

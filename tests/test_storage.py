@@ -142,7 +142,9 @@ def test_link_is_replaced_and_its_target_is_kept(tmp_path):
 @pytest.fixture
 def check():
     """Checks an output .html that is genpr's if it begins with "mine"."""
-    return partial(check_output, suffixes=(".html", ".htm"), is_own=marked_by(b"mine"))
+    return partial(
+        check_output, suffixes=(".html", ".htm"), is_own=marked_by(lambda head: head.startswith(b"mine"))
+    )
 
 
 def test_only_files_of_genpr_that_are_not_write_protected_are_replaced(tmp_path, check):

@@ -46,8 +46,8 @@ _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_im
 _PER_CHECKPOINT = ("checkpoint", "weights")
 _RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
 
-_is_best = marked_by(b'{\n "schema": 1,\n "name": ')
-_is_result = marked_by(b'"comparable": ')  # of `Result.to_json`
+_is_best = marked_by(lambda head: head.startswith(b'{\n "schema": 1,\n "name": '))
+_is_result = marked_by(lambda head: b'"comparable": ' in head)  # of `Result.to_json`
 
 Record = Mapping[str, Any]
 """One line of the log; see docs/watching.md."""

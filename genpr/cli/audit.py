@@ -84,7 +84,7 @@ def command(*, flags: AuditFlags, output: FileOutput) -> None:
     if folder is not None:
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        output.check_file(folder / MARKDOWN, (), marked_by(TITLE.encode()))
+        output.check_file(folder / MARKDOWN, (), marked_by(lambda head: head.startswith(TITLE.encode())))
         check_place(folder / RESULTS)
     with progress_bars(quiet=output.quiet) as progress:
         results = run_audit(

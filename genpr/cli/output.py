@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 THRESHOLD_MISSED = 5
 """Exit code."""
 _OUTPUTS = {"html", "table", "log", "out", "cache_dir", "folder"}  # of a watch, where its log is
-_is_own_page = marked_by(b'<meta name="generator" content="genpr ')
+_is_own_page = marked_by(
+    lambda head: re.match(
+        rb'<!doctype html>\n<html lang="en">\n<head>\n(<meta [^>]*>\n){4}<meta name="generator" content="genpr ',
+        head,
+    )
+)
 FILE: dict[str, Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
 
 

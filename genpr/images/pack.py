@@ -28,13 +28,14 @@ from genpr.runtime import usable_cores
 from genpr.storage import atomic_path, marked_by, place_of, report_write_errors
 
 _MEMBER = "arr_0.npy"
+_MARK_AT = 30 + len(_MEMBER) + 4  # after the local header of the member and the head of the extra field
 _COPY_BYTES = 2**20
 _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
 
 
 def is_packed_from(source: str) -> Callable[[Path], bool]:
     """A function that recognizes a file that was written here from the source of this name."""
-    return marked_by(_mark_of(source))
+    return marked_by(lambda head: head.find(_mark_of(source)) == _MARK_AT)
 
 
 def _mark_of(source: str) -> bytes:

@@ -33,7 +33,7 @@ from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import resolve_device
-from genpr.storage import check_output, load_tensors, marked_by, save_tensors
+from genpr.storage import check_output, load_tensors, read_header, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -167,7 +167,7 @@ class KNNManifold:
             UsageError: The path is another file, a link, or cannot be written.
             ResourceError: The disk is full, or fails.
         """
-        check_output(Path(path), (), marked_by(b"genpr.manifold."), overwrite=overwrite)
+        check_output(Path(path), (), _is_manifold, overwrite=overwrite)
         tensors = {"features": self.features, "sq_radii": self.sq_radii}
         facts = {"format": _FORMAT, "k": self.k, "ties": self.ties}
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
@@ -189,6 +189,10 @@ class KNNManifold:
         where = resolve_device(device)
         points = IndexedPoints.from_features(features.to(where), k)
         return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
+
+
+def _is_manifold(path: Path) -> bool:
+    return read_header(path)[0].get("format", "").startswith('"genpr.manifold.')
 
 
 def _checked(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[Tensor, Tensor, int, Ties]:

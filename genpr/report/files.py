@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,13 +45,28 @@ _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 
 
-# The tables of samples, ranks and pairs.
-is_own_table = marked_by(b"side,row,name,inside,", b"row,name,prompt,rank,", b"row,original,reconstruction,")
-_SWEEP_MARKS = {
-    "sweep.json": b'"schema": "genpr.sweep/',
-    "sweep.csv": b",f1,on_front,warnings\n",
-    "sweep.png": b"Software\0genpr",
-    "sweep.svg": b"<dc:title>genpr</dc:title>",
+_RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
+_COPY_COLUMNS = ("nearest_train", "train_similarity")
+_PAIR_COLUMNS = ("row", "original", "reconstruction")
+_HEADS = {",".join(each).encode() for each in (COLUMNS, _RANK_COLUMNS, (*_RANK_COLUMNS, *_COPY_COLUMNS))}
+# The tables of samples, ranks and pairs, by their whole first line; with further columns, a table is of the user.
+is_own_table = marked_by(
+    lambda head: (
+        head.partition(b"\n")[0] in _HEADS
+        or re.match(rb"row,original,reconstruction(,(psnr|ssim|lpips|clip_i|dino_i))+\n", head)
+    )
+)
+_SWEEP_MARKS: dict[str, Callable[[bytes], object]] = {
+    "sweep.json": lambda head: head.startswith(b'{\n "schema": "genpr.sweep/'),
+    "sweep.csv": lambda head: re.match(
+        rb"[^\n]+?(,([\w.]+),\2_low,\2_high,\2_null)+,f1,on_front,warnings(,([\w.]+),\4_low,\4_high,\4_null)*\n",
+        head,
+    ),
+    "sweep.png": lambda head: head[:4] == b"\x89PNG" and head[37:].startswith(b"tEXtSoftware\0genpr"),
+    "sweep.svg": lambda head: re.match(
+        rb"<\?xml [^>]*>\n<!DOCTYPE [^>]*>\n<svg [^>]*>\n <metadata>(<(?!/metadata)|[^<])*?<dc:title>genpr</dc:title>",
+        head,
+    ),
 }
 
 
@@ -58,8 +74,8 @@ def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = 
     """Refuse a folder in which `write_sweep` would replace other files, or that lies in an input."""
     inputs = tuple(inputs)
     check_outside(folder, inputs)
-    for name, mark in _SWEEP_MARKS.items() if folder.is_dir() else ():
-        check_output(folder / name, (), marked_by(mark), inputs=inputs, overwrite=overwrite)
+    for name, matches in _SWEEP_MARKS.items() if folder.is_dir() else ():
+        check_output(folder / name, (), marked_by(matches), inputs=inputs, overwrite=overwrite)
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder, *, overwrite: bool = False) -> None:
@@ -99,8 +115,7 @@ def write_ranks(
 
     `winner` is the best prompt of another image; `copies` adds the nearest training image.
     """
-    columns, rows = ["row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score"], []
-    columns += ["nearest_train", "train_similarity"] * (copies is not None)
+    columns, rows = (*_RANK_COLUMNS, *_COPY_COLUMNS * (copies is not None)), []
     for each in ranks:
         row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
         row += [cell_of(each.winner), each.winner_score]
@@ -116,7 +131,7 @@ def write_pairs(path: Path, found: Reconstructed, *, overwrite: bool = False) ->
     """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
     names = (map(cell_of, side.names) for side in found.sources)
     rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
-    heads = ["row", "original", "reconstruction", *found.values]
+    heads = [*_PAIR_COLUMNS, *found.values]
     lines = ([row, *cells] for row, cells in enumerate(rows))
     _write_table(path, heads, lines, overwrite=overwrite)
     return len(found.sources[0])

@@ -226,6 +226,21 @@ def test_temporary_files_of_a_killed_sweep_are_removed(evaluator, paths, folder,
     assert [path.exists() for path in left + others] == [False, False, True, True]
 
 
+FOREIGN = {
+    "sweep.json": '{"mine": {\n "schema": "genpr.sweep/1"}}',
+    "sweep.csv": "name,f1,on_front,warnings\nmine,1,2,3\n",
+    "sweep.svg": "<svg>\n <metadata></metadata><text>&quot;<dc:title>genpr</dc:title></text></svg>",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_that_quote_a_sweep_are_kept(folder, name):
+    folder.path.mkdir()
+    (folder.path / name).write_text(FOREIGN[name])
+    with raising(UsageError, "output-exists"):
+        check_sweep(folder.path)
+
+
 def test_folder_of_points_is_not_in_a_source(evaluator, paths):
     with raising(UsageError, "output-is-input"):
         sweep(evaluator, {1.0: paths[1.0].parent}, folder=SweepFolder(paths[1.0].parent / "out"))

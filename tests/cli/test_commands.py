@@ -303,10 +303,31 @@ def test_shards_are_joined_again_from_another_folder(genpr, tmp_path, monkeypatc
     write_folder(tmp_path / "a" / "S", np.zeros((6, 8, 9, 3), np.uint8))
     (tmp_path / "b").mkdir()
     monkeypatch.chdir(tmp_path / "a")
-    assert genpr(*"features S ../part_1.safetensors --extractor gabor --shard 1/1 -q".split())[0] == 0
+    assert (
+        genpr(*["features", "S", "../part_1.safetensors", "--extractor", "gabor", "--shard", "1/1", "-q"])[0]
+        == 0
+    )
     monkeypatch.chdir(tmp_path / "b")
     for _ in range(2):
         assert genpr("features", "../part_*.safetensors", "joined.safetensors", "-q")[0] == 0
+
+
+# Files of a user that quote what genpr writes.
+QUOTES = {
+    "diary.csv": 'date,remark\n1,"columns are side,row,name,inside,n"\n',
+    "wider.csv": "side,row,name,inside,n_balls,my_notes\n",
+    "pairs.csv": "row,original,reconstruction,psnr,good\n0,a,b,30,1\n",
+    "diary.html": '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n</head>\n<meta name="generator" content="genpr ',
+}
+
+
+@pytest.mark.parametrize("name", QUOTES)
+def test_files_that_quote_genpr_are_kept(genpr, world, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(world)
+    (tmp_path / name).write_text(QUOTES[name])
+    option = f"--{name.rpartition('.')[2]}"
+    assert genpr("score", "real.npy", "fake.npy", option, tmp_path / name)[0] == 2
+    assert (tmp_path / name).read_text() == QUOTES[name]
 
 
 DONE = """

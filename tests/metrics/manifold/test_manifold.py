@@ -283,6 +283,9 @@ def test_only_manifolds_are_replaced(tmp_path, rng):
     save_tensors(path, {"features": torch.ones(3, 2)}, {"format": "other"})
     with raising(UsageError, "output-exists"):
         manifold.save(path)
+    path.write_text("a text about genpr.manifold.3")
+    with raising(UsageError, "output-exists"):
+        manifold.save(path)
     manifold.save(path, overwrite=True)
     assert len(KNNManifold.load(path)) == 30
 
