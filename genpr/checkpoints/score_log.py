@@ -47,7 +47,6 @@ _PER_CHECKPOINT = ("checkpoint", "weights")
 _RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
 
 _is_best = marked_by(lambda head: head.startswith(b'{\n "schema": 1,\n "name": '))
-_is_result = marked_by(lambda head: b'"comparable": ' in head)  # of `Result.to_json`
 
 Record = Mapping[str, Any]
 """One line of the log; see docs/watching.md."""
@@ -119,11 +118,11 @@ class ScoreLog:
                 path=str(self.path),
             )
 
-    def check_result(self, name: str) -> None:
-        """Check that the file of a kept result does not replace another one ("foreign-file")."""
+    def check_result(self, name: str, facts: Record) -> None:
+        """Check that a kept result replaces only one with the same facts, which an interrupted watch left ("foreign-file")."""
         path = self._path_of(name)
         check_place(path)
-        if path.exists() and not _is_result(path):
+        if path.exists() and not _is_result_with(facts, path):
             raise _foreign(path)
 
     def _path_of(self, name: str) -> Path:
@@ -139,6 +138,7 @@ class ScoreLog:
         self.check(record)
         if whole is not None:
             path = self._path_of(record["name"])
+            self.check_result(record["name"], record)
             with report_write_errors(path):
                 path.parent.mkdir(exist_ok=True)
             replace_file(path, f"{whole}\n")
@@ -183,6 +183,17 @@ class ScoreLog:
 def _foreign(path: Path) -> UsageError:
     text = f"{path} would be replaced, but does not belong to a score of this watch; remove it, or use another folder (--log)"
     return UsageError(text, code="foreign-file", path=str(path))
+
+
+def _is_result_with(facts: Record, path: Path) -> bool:
+    """Whether a file has a result of the same settings and reals, by those of its `facts` that are known."""
+    try:
+        found = parse_json(_content(path), max_bytes=ARCHIVED_PARSED_BYTES)
+        own = {key: found[key] for key in ("protocol", "fingerprint", "max_images", "seed")}
+        own |= {"real": found["real"]["content"], "requested": sorted({*found["metrics"], *found["undefined"]})}
+    except (LookupError, TypeError, ValueError):
+        return False
+    return all(facts.get(key, value) == value for key, value in own.items())
 
 
 def _content(path: Path) -> bytes:

@@ -237,7 +237,7 @@ class Watcher:
         """Score a source. Returns whether it has a record or was removed, so that no retry is needed."""
         started = time.perf_counter()
         if self._options.keep_results:
-            self._log.check_result(pending.name)
+            self._log.check_result(pending.name, self._settings)
         try:
             if not self._is_comparable:
                 self._check_images(pending.source)

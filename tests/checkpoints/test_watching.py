@@ -440,6 +440,24 @@ def test_foreign_best_and_results_are_not_replaced_by_a_log_with_scores(folder, 
     assert (folder / "genpr-results" / "c.npy.json").read_text() == "mine"
 
 
+def test_kept_result_replaces_only_one_of_the_same_settings(folder, watch, evaluator):
+    (folder / "genpr-results").mkdir()
+    kept = folder / "genpr-results" / "c.npy.json"
+    put(folder, "c.npy")
+    reals, plain = np.random.default_rng(0).normal(size=(30, 3)), {"control": False, "intervals": False}
+    others = genpr.Evaluator(reals, k=2, **plain), genpr.Evaluator(reals, metrics=["density"], **plain)
+    texts = [each.score(str(folder / "c.npy")).to_json() for each in (*others, evaluator)]
+    for text in ('{"comparable": true}', *texts[:2]):
+        kept.write_text(text)
+        with watch(settle=0, keep_results=True) as run, raising(UsageError, "foreign-file"):
+            run.watcher.poll()
+        assert kept.read_text() == text
+    kept.write_text(texts[2])  # as after an interruption before the line was written
+    with watch(settle=0, keep_results=True) as run:
+        run.watcher.poll()
+    assert kept.read_text().startswith("{\n")
+
+
 def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
     for name in ("genpr.jsonl", "best.json"):
         (folder / name).symlink_to(tmp_path / "elsewhere")
