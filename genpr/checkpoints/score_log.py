@@ -190,7 +190,10 @@ def _is_result_with(facts: Record, path: Path) -> bool:
     try:
         found = parse_json(_content(path), max_bytes=ARCHIVED_PARSED_BYTES)
         own = {key: found[key] for key in ("protocol", "fingerprint", "max_images", "seed")}
-        own |= {"real": found["real"]["content"], "requested": sorted({*found["metrics"], *found["undefined"]})}
+        own |= {
+            "real": found["real"]["content"],
+            "requested": sorted({*found["metrics"], *found["undefined"]}),
+        }
     except (LookupError, TypeError, ValueError):
         return False
     return all(facts.get(key, value) == value for key, value in own.items())

@@ -81,10 +81,11 @@ def command(*, flags: AuditFlags, output: FileOutput) -> None:
     own = [user_family(spec, flags.kind) for spec in flags.functions if flags.kind is not None]
     families = (*families_of(flags.metrics or (() if own else shipped_kinds())), *own)
     folder = flags.out
+    is_own = marked_by(lambda head: head.startswith(TITLE.encode()))
     if folder is not None:
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        output.check_file(folder / MARKDOWN, (), marked_by(lambda head: head.startswith(TITLE.encode())))
+        output.check_file(folder / MARKDOWN, (), is_own)
         check_place(folder / RESULTS)
     with progress_bars(quiet=output.quiet) as progress:
         results = run_audit(
@@ -104,6 +105,7 @@ def command(*, flags: AuditFlags, output: FileOutput) -> None:
         results, kinds | {name: kind for each in families for name, kind in each.kinds.items()}
     )
     if folder is not None:
+        output.check_file(folder / MARKDOWN, (), is_own)
         replace_file(folder / MARKDOWN, markdown(matrix, results.run))
         print_stderr(f"wrote {MARKDOWN} and {RESULTS} to {folder}")
     names = ("metric", "mark", "published", "reason")

@@ -142,7 +142,9 @@ class PageOutput(FileOutput):
         if self.html is None:
             return
         import_matplotlib()
-        replace_file(self.html, page(*sources, **labels))
+        text = page(*sources, **labels)
+        self.check_place()  # again, since a file may have been created meanwhile
+        replace_file(self.html, text)
         self.note(f"wrote {self.html}")
 
     def write_comparison(

@@ -34,7 +34,8 @@ def command(source: str, out: Path, *, options: SourceOptions, output: FileOutpu
     from genpr.images.source import open_source, subset
     from genpr.notices import notice
 
-    output.check_file(out, (".npz",), is_packed_from(source))
+    check = partial(output.check_file, out, (".npz",), is_packed_from(source))
+    check()
     images = open_source(source)
     if options.max_images is not None:
         images = subset(images, options.max_images, options.seed)
@@ -44,6 +45,7 @@ def command(source: str, out: Path, *, options: SourceOptions, output: FileOutpu
             out,
             bad_images=options.bad_images,
             policy=options.decoding,
+            check=check,
             progress=None if progress is None else partial(progress, "packed"),
         )
     flags = reported(packed.flags, packed.n)

@@ -46,7 +46,7 @@ def command(source: str, out: Path, *, options: StatisticsOptions, output: FileO
         found, notices = compute_statistics(source, replace(options, progress=bars))
     if not rank_zero_only():
         return
-    save_statistics(out, found)
+    save_statistics(out, found, overwrite=output.overwrite)
     moments = [
         {"key": each.key, "extractor": each.extractor, "dim": len(each.mean)} for each in found.moments
     ]

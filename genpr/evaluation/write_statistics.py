@@ -88,7 +88,7 @@ def reference_statistics(
         check_statistics_file(path, text, inputs=paths_of(text) if text else (), overwrite=overwrite)
     found, _ = compute_statistics(source, StatisticsOptions(**options))
     if path is not None and rank_zero_only():
-        save_statistics(path, found)
+        save_statistics(path, found, overwrite=overwrite)
     return found
 
 
@@ -144,9 +144,12 @@ def _moments_of(
     return moments, tuple(dict.fromkeys(notices))
 
 
-def save_statistics(path: str | os.PathLike[str], statistics: ReferenceStatistics) -> None:
-    """Write statistics to an .npz file, atomically and without pickles."""
+def save_statistics(
+    path: str | os.PathLike[str], statistics: ReferenceStatistics, *, overwrite: bool = False
+) -> None:
+    """Write statistics to an .npz file, atomically and without pickles; only those of the same source are replaced."""
     path = Path(path)
+    check_statistics_file(path, statistics.source, overwrite=overwrite)
     if sum(each.covariance.nbytes for each in statistics.moments) > MAX_BYTES:
         sizes = some([f"{len(each.mean):,}" for each in statistics.moments], 6)
         text = f"covariances of {sizes} features exceed the limit of {MAX_BYTES:,} bytes; write fewer to one file"

@@ -60,9 +60,10 @@ def pack_source(
     *,
     bad_images: BadImagePolicy,
     policy: DecodePolicy,
+    check: Callable[[], None] = lambda: None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
-    """Write the images of a source in order to `path`, which is replaced atomically.
+    """Write the images of a source in order to `path`, which is replaced atomically, after a last `check`.
 
     `progress` is called with the number of images done and the total (None if unknown).
     """
@@ -98,6 +99,7 @@ def pack_source(
         stack.close()
         if n != total:
             _correct_count(temporary, (total or 0, *shape), n, source.name)
+        check()
     return Packed(n, shape[0], shape[1], tuple(bad), dict(flags))
 
 

@@ -1,7 +1,9 @@
 """Behavior of all commands: each mistake gives one line of error with a known code, and writes nothing."""
 
 import json
+import pkgutil
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -328,6 +330,36 @@ def test_files_that_quote_genpr_are_kept(genpr, world, tmp_path, monkeypatch, na
     option = f"--{name.rpartition('.')[2]}"
     assert genpr("score", "real.npy", "fake.npy", option, tmp_path / name)[0] == 2
     assert (tmp_path / name).read_text() == QUOTES[name]
+
+
+# A function that runs during a command, the command, and its output.
+MEANWHILE = [
+    ("genpr.evaluation.write_statistics.compute_statistics", "stats real.npy {}", "x.npz"),
+    ("genpr.images.pack._decoded", "pack real {}", "x.npz"),
+    ("genpr.report.score_page.evidence_report", "score real fake GABOR --html {}", "x.html"),
+    (
+        "genpr.audit.runner.evaluate_demands",
+        "audit --metrics precision --checks scaling --out .",
+        "matrix.md",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "command", "name"), MEANWHILE, ids=lambda text: text.partition(" ")[0])
+def test_file_that_is_created_during_the_command_is_kept(
+    genpr, world, tmp_path, monkeypatch, function, command, name
+):
+    folder = shutil.copytree(world, tmp_path / "world", symlinks=True)
+    monkeypatch.chdir(folder)
+    call = pkgutil.resolve_name(":".join(function.rsplit(".", 1)))
+
+    def slow(*args, **options):
+        Path(name).write_text("mine")
+        return call(*args, **options)
+
+    monkeypatch.setattr(function, slow)
+    assert genpr(*filled(command.format(name)))[0] == 2
+    assert Path(name).read_text() == "mine"
 
 
 DONE = """
