@@ -49,8 +49,12 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     with progress_bars(quiet=output.quiet) as progress:
         found = align_with(images, prompts, replace(options, progress=progress))
     result = found.result
-    output.write_table(partial(write_ranks, ranks=found.ranks, copies=found.copies))
     copies_of = None if options.copies_of is None else str(options.copies_of)
-    output.write_page(partial(align_report, found, policy=options.decoding), images, copies_of)
-    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
+    page = partial(align_report, found, policy=options.decoding)
+    output.write_and_show(
+        result.notices,
+        result.to_json() if output.as_json else result_text(result),
+        partial(output.write_table, partial(write_ranks, ranks=found.ranks, copies=found.copies)),
+        partial(output.write_page, page, images, copies_of),
+    )
     return output.exit_code({result.protocol: result})

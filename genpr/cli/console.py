@@ -30,6 +30,9 @@ cache_dir = grouped_option(
     help="Folder of the feature cache.",
 )
 
+RESULT_PRINTED = "the result was printed before this error"
+"""Note of an error that `--json` prints on stderr only, so that stdout has one document."""
+
 _IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
 _REPORTED_AFTER = 5.0  # seconds; the pace is known by then
 _LONG = 90.0  # seconds

@@ -57,6 +57,6 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
     from genpr.report.detail_tables import result_text
     from genpr.report.score_page import html_report
 
-    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
-    output.write_page(partial(html_report, result))
+    text = result.to_json() if output.as_json else result_text(result)
+    output.write_and_show(result.notices, text, partial(output.write_page, partial(html_report, result)))
     return output.exit_code({result.protocol: result})

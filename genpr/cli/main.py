@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from genpr import __version__
-from genpr.cli.console import print_stderr, print_stdout
+from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout
 from genpr.cli.process import SignalReport, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, UsageError, limited, short, similar
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
@@ -150,7 +150,7 @@ def run(
             raise
         record = _record_of(error)
         print_stderr(f"error: {record['message']}")
-        if as_json and record["code"] != "stdout":
+        if as_json and record["code"] != "stdout" and RESULT_PRINTED not in getattr(error, "__notes__", ()):
             with suppress(ResourceError):
                 print_stdout(json.dumps({"error": record}))
         return int(record["exit_code"])

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import JSON_HELP, print_stderr, print_stdout, progress_bars, show_notices
+from genpr.cli.console import (
+    JSON_HELP,
+    RESULT_PRINTED,
+    print_stderr,
+    print_stdout,
+    progress_bars,
+    show_notices,
+)
 from genpr.cli.grouped import SourceType
 from genpr.errors import similar, some
 from genpr.features.options import option
@@ -78,6 +85,21 @@ class TextOutput:
         print_stdout(text)
         if not self.quiet:
             show_notices(tuple(dict.fromkeys(notices)))
+
+    def write_and_show(self, notices: Iterable[Notice], text: str, *writes: Callable[[], object]) -> None:
+        """Write each file that can be written, print the result in any case, then raise the first error."""
+        errors = list[Exception]()
+        for write in writes:
+            try:
+                write()
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        self.show(notices, text)
+        for each in errors[1:]:
+            print_stderr(f"error: {each}")
+        if errors:
+            errors[0].add_note(RESULT_PRINTED)
+            raise errors[0]
 
     def note(self, text: str) -> None:
         """Print a line on stderr unless quiet."""

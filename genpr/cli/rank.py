@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,9 +110,11 @@ def command(
     from genpr.evaluation.compare import named_notices
     from genpr.report.checkpoint_tables import ranking_table
 
-    output.write_comparison(ranking.results, images, by="f1" if flags.by == PARETO else flags.by)
-    output.show(
-        named_notices(ranking.results), ranking.to_json() if output.as_json else ranking_table(ranking)
+    by = "f1" if flags.by == PARETO else flags.by
+    output.write_and_show(
+        named_notices(ranking.results),
+        ranking.to_json() if output.as_json else ranking_table(ranking),
+        partial(output.write_comparison, ranking.results, images, by=by),
     )
 
 

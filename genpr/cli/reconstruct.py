@@ -43,7 +43,11 @@ def command(real: str, reconstructed: str, *, options: ReconstructOptions, outpu
     with progress_bars(quiet=output.quiet) as progress:
         found = reconstruct_with(real, reconstructed, replace(options, progress=progress))
     result = found.result
-    output.write_table(partial(write_pairs, found=found))
-    output.write_page(partial(reconstruction_report, found, policy=options.decoding), real, reconstructed)
-    output.show(result.notices, result.to_json() if output.as_json else result_text(result))
+    page = partial(reconstruction_report, found, policy=options.decoding)
+    output.write_and_show(
+        result.notices,
+        result.to_json() if output.as_json else result_text(result),
+        partial(output.write_table, partial(write_pairs, found=found)),
+        partial(output.write_page, page, real, reconstructed),
+    )
     return output.exit_code({result.protocol: result})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -107,10 +107,8 @@ def command(
         text = (by_class or results[0]).to_json()
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
-    try:
-        _write_files(scored, (real, fake), labels, options, output)
-    finally:  # the score is printed even if a file cannot be written
-        output.show([item for result in results for item in result.notices], text)
+    notices = [item for result in results for item in result.notices]
+    output.write_and_show(notices, text, *_writes(scored, (real, fake), labels, options, output))
     return output.exit_code({each.protocol: each for each in results})
 
 
@@ -147,11 +145,9 @@ def _score_panel(
     from genpr.evaluation.compare import named_notices
     from genpr.report.panel_page import panel_report, panel_text
 
-    try:
-        output.write_page(panel_report, panel)
-    finally:
-        text = panel.to_json() if output.as_json else panel_text(panel)
-        output.show(named_notices(panel.every), text)
+    text = panel.to_json() if output.as_json else panel_text(panel)
+    write = partial(output.write_page, panel_report, panel)
+    output.write_and_show(named_notices(panel.every), text, write)
     return output.exit_code(panel.every)
 
 
@@ -183,21 +179,24 @@ def _score(
     return [scored.overall], scored, None
 
 
-def _write_files(
+def _writes(
     scored: Scored, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
-) -> None:
-    """Write the table and the page, if they are requested."""
+) -> Sequence[Callable[[], None]]:
+    """What writes the table and the page, if they are requested."""
     if output.html is None and output.table is None:
-        return
+        return ()
     from genpr.report.files import write_samples
     from genpr.report.score_page import evidence_report, html_report
 
     (result, *_), by_class, evidence = scored
     if evidence is None:
-        output.write_page(partial(html_report, result, classes=by_class))
-        return
-    output.write_table(partial(write_samples, scores=evidence))
-    with progress_bars(quiet=output.quiet) as progress:
-        how: dict[str, Any] = {"policy": options.decoding, "device": result.device, "progress": progress}
-        classes = {name: getattr(labels, name) for name in ("real_labels", "fake_labels") if labels.per_class}
-        output.write_page(partial(evidence_report, evidence, **how), *sources, **classes)
+        return [partial(output.write_page, partial(html_report, result, classes=by_class))]
+
+    def write_page() -> None:
+        with progress_bars(quiet=output.quiet) as progress:
+            how: dict[str, Any] = {"policy": options.decoding, "device": result.device, "progress": progress}
+            names = ("real_labels", "fake_labels") if labels.per_class else ()
+            classes = {name: getattr(labels, name) for name in names}
+            output.write_page(partial(evidence_report, evidence, **how), *sources, **classes)
+
+    return [partial(output.write_table, partial(write_samples, scores=evidence)), write_page]

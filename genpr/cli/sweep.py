@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -136,12 +136,10 @@ def command(
             drawn = {setting: images_of(setting) for setting in dict.fromkeys(settings)}
         found = sweep(evaluator, drawn or dict(points), axis=axis, folder=folder, progress=report)
     names = {each.setting: f"{axis}={each.setting:.12g}" for each in found.points}
-    code = _show(found, objective, folder, output)
-    output.write_comparison(
-        {names[each.setting]: each.result for each in found.points},
-        {names[setting]: images for setting, images in drawn.items()},
-    )
-    return code
+    results = {names[each.setting]: each.result for each in found.points}
+    images = {names[setting]: images for setting, images in drawn.items()}
+    write_page = partial(output.write_comparison, results, images)
+    return _show(found, objective, folder, output, write_page)
 
 
 def _print_setting(axis: str, done: int, total: int, setting: float, result: Result) -> None:
@@ -150,18 +148,26 @@ def _print_setting(axis: str, done: int, total: int, setting: float, result: Res
     print_stderr(f"{axis} = {setting:g}: {values} ({done} of {total})")
 
 
-def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output: PageOutput) -> int:
-    """Write the folder, print the table, and return the exit code."""
+def _show(
+    found: Sweep,
+    objective: Objective,
+    folder: SweepFolder | None,
+    output: PageOutput,
+    write_page: Callable[[], None],
+) -> int:
+    """Write the folder and the page, print the table, and return the exit code."""
     from genpr.report.checkpoint_tables import sweep_table
     from genpr.report.files import write_sweep
 
-    if folder is not None:
-        import_matplotlib()
-        write_sweep(found, objective, folder, overwrite=output.overwrite)
-        output.note(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
+    def write_folder() -> None:
+        if folder is not None:
+            import_matplotlib()
+            write_sweep(found, objective, folder, overwrite=output.overwrite)
+            output.note(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
+
     notes = [item for each in found.points for item in each.result.notices if item.level == "note"]
     text = found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)
-    output.show(notes, text)
+    output.write_and_show(notes, text, write_folder, write_page)
     if found.best(objective) is None:
         print_stderr(f"missed: no setting reaches --at-least ({objective})")
         return THRESHOLD_MISSED

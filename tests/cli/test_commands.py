@@ -15,6 +15,7 @@ from PIL import Image
 from toy_colors import COLORS, painted, write_expected
 from toy_pair import chosen, drawings, words
 
+from genpr.errors import ResourceError
 from genpr.features.feature_set import FeatureSet, save_features
 
 ALIASES = {
@@ -360,6 +361,42 @@ def test_file_that_is_created_during_the_command_is_kept(
     monkeypatch.setattr(function, slow)
     assert genpr(*filled(command.format(name)))[0] == 2
     assert Path(name).read_text() == "mine"
+
+
+# A command, the function that writes its first output, and its second output.
+FULL = [
+    ("score real fake GABOR --csv x.csv --html x.html", "genpr.report.files.atomic_path", "x.html"),
+    ("align drawings TOY --csv x.csv --html x.html", "genpr.report.files.atomic_path", "x.html"),
+    (
+        "reconstruct real fake --metrics psnr --csv x.csv --html x.html",
+        "genpr.report.files.atomic_path",
+        "x.html",
+    ),
+    (
+        "sweep real.npy 1=fake.npy 2=more.npy --out x --html x.html",
+        "genpr.report.files.replace_file",
+        "x.html",
+    ),
+    ("entities expected.csv answers.jsonl --html x.html", "genpr.cli.output.replace_file", None),
+    ("rank real.npy fake.npy more.npy --html x.html", "genpr.cli.output.replace_file", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "second"), FULL, ids=lambda text: str(text).partition(" ")[0]
+)
+def test_result_and_other_outputs_are_written_if_one_cannot_be(
+    genpr, world, tmp_path, monkeypatch, command, function, second
+):
+    def full(*_args, **_options):
+        raise ResourceError("full", code="unwritable")
+
+    folder = shutil.copytree(world, tmp_path / "world", symlinks=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(function, full)
+    code, out, err = genpr(*filled(command), "--json", "-q")
+    assert (code, "error" in json.loads(out), err.count("error: ")) == (4, False, 1)
+    assert second is None or Path(second).exists()
 
 
 DONE = """
