@@ -50,7 +50,7 @@ _SECTIONS = {
         "audit": "Run metrics on sanity checks with known answers.",
     },
 }
-_COMMANDS = {name: text for section in _SECTIONS.values() for name, text in section.items()}
+COMMANDS = {name: text for section in _SECTIONS.values() for name, text in section.items()}
 
 _BUG, _USAGE = 1, 2
 _SHOWN_BAD_IMAGES = 20
@@ -70,10 +70,10 @@ class _LazyGroup(click.Group):
     """Imports the module of a command only when that command runs, so that --help and completion are fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"genpr.cli.{cmd_name}")
         command: click.Command = module.command
@@ -83,21 +83,21 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; the error for an unknown one names similar ones."""
-        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}{similar(args[0], _COMMANDS)}.")
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}{similar(args[0], COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in sections, without importing them."""
-        width = max(map(len, _COMMANDS))
+        width = max(map(len, COMMANDS))
         for heading, commands in _SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands without importing them, and options."""
-        names = [name for name in _COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=_COMMANDS[name]) for name in names]
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from genpr.cli.console import print_stderr
-from genpr.cli.main import run
+from genpr.cli.main import COMMANDS, run
 from genpr.cli.process import SignalReport, mute, signal_of, unmute
 from genpr.distributed import Failure, FailureMonitor, join_ranks
 from genpr.errors import UsageError
@@ -31,9 +31,14 @@ def run_as_launched(args: Sequence[str], report: SignalReport) -> int:
         return run(args, report)
     rank = launched_rank()
     is_of_one_gpu = any(_ONE_GPU.fullmatch(arg) for arg in args)
-    is_shared = next((arg for arg in args if not arg.startswith("-")), None) in _SHARED
+    name = next((arg for arg in args if not arg.startswith("-")), None)
+    is_shared = name in _SHARED
     if rank and (is_of_one_gpu or not is_shared):
-        return 0  # rank 0 runs it alone, or refuses it
+        unmute()
+        if name is not None and name not in COMMANDS:
+            return run(args, report)
+        print_stderr(f"rank {rank}: rank 0 runs this command, or refuses it; GENPR_ALONE=1 runs it here")
+        return 0
     devices = _DEVICE.findall("\0".join(args))
     # The command itself checks the option.
     device = "cpu" if devices and devices[-1].startswith("cpu") else "auto"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from genpr.cli.grouped import HEADINGS
-from genpr.cli.main import _COMMANDS, cli
+from genpr.cli.main import COMMANDS, cli
 
 HEAVY = ("torch", "PIL", "scipy", "faiss", "rich", "matplotlib")
 
@@ -17,7 +17,7 @@ HEAVY = ("torch", "PIL", "scipy", "faiss", "rich", "matplotlib")
 def commands():
     """Every command that does something, by its words."""
     context = click.Context(cli)
-    for name in _COMMANDS:
+    for name in COMMANDS:
         command = cli.get_command(context, name)
         if isinstance(command, click.Group):
             yield from ((f"{name} {inner}", each) for inner, each in command.commands.items())
@@ -146,7 +146,7 @@ def test_commands_are_listed_in_sections(help_of):
     headings = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z][a-z ]*:", line)]
     sections = ["Score and compare", "Training and checkpoints", "Conditional generation", "Tools"]
     assert headings == ["Options", *sections]
-    for name in _COMMANDS:
+    for name in COMMANDS:
         assert len(re.findall(rf"(?m)^  {name}  ", text)) == 1
 
 

@@ -10,7 +10,7 @@ import torch
 from rich.cells import cell_len
 
 from genpr.cli import console
-from genpr.cli.main import _COMMANDS, run
+from genpr.cli.main import COMMANDS, run
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 
@@ -116,7 +116,7 @@ def test_output_of_watch_fits(genpr, real, world, tmp_path):
 
 
 LISTS = ["list extractors", "list protocols", "list metrics"]
-HELPS = [f"{command} --help" for command in ("", *_COMMANDS, "cache list", "cache prune", "weights fetch")]
+HELPS = [f"{command} --help" for command in ("", *COMMANDS, "cache list", "cache prune", "weights fetch")]
 
 
 @pytest.mark.parametrize("line", [*LISTS, *HELPS])

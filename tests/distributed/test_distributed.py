@@ -17,6 +17,8 @@ from PIL import Image
 from raising import raised, raising
 
 import genpr
+from genpr.cli.process import SignalReport, mute, unmute
+from genpr.cli.ranks import run_as_launched
 from genpr.distributed import Communicator, _gpu_of_rank, current_communicator, use_communicator
 from genpr.runtime import is_launched, usable_cores
 
@@ -312,6 +314,18 @@ def test_launched_needs_more_than_one_process_and_a_valid_rank(monkeypatch):
     for rank in ("", "x", "-1", "2", "\u00b2"):  # not set by a launcher
         monkeypatch.setenv("RANK", rank)
         assert not is_launched(), rank
+
+
+@pytest.mark.parametrize(("command", "code"), [("stats real x.npz", 0), ("nonsense", 2)])
+def test_command_that_rank_zero_runs_alone_is_not_silent_elsewhere(monkeypatch, capfd, command, code):
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "x"), ("MASTER_PORT", "1")):
+        monkeypatch.setenv(name, value)
+    mute()  # as at the start of a process
+    try:
+        assert run_as_launched(command.split(), SignalReport(as_json=False)) == code
+    finally:
+        unmute()
+    assert capfd.readouterr().err.count("\n") == 1
 
 
 def test_other_threads_do_not_inherit_the_communicator():
