@@ -16,7 +16,7 @@ from genpr.cli.console import print_stderr
 from genpr.cli.main import COMMANDS, run
 from genpr.cli.process import SignalReport, mute, signal_of, unmute
 from genpr.distributed import Failure, FailureMonitor, join_ranks
-from genpr.errors import UsageError
+from genpr.errors import ResourceError, UsageError
 from genpr.runtime import is_launched, launched_rank
 
 _SHARED = {"score", "features"}
@@ -97,8 +97,10 @@ def _run_shared(
         if monitors:
             first = monitors[0].report(error, signal_number=signal_of(error) if is_signal else None)
             if first.rank != rank and not is_signal:
-                if first.is_signal and not rank:
-                    print_stderr(f"error: rank {first.rank}: {first.message}")
+                if first.is_signal and not rank:  # the other rank may have no time to print it
+                    ended = ResourceError(f"rank {first.rank}: {first.message}", code=first.code)
+                    ended.exit_code = first.exit_code
+                    raise ended from error
                 mute()
                 monitors[0].wait_until_printed(_PRINT_TIME)
                 raise _PrintedElsewhereError(first.exit_code) from error

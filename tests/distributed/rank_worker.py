@@ -350,6 +350,8 @@ def break_rank(how, rank):
         if int(os.environ.get("RANK", "0")) == rank:
             if how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if how == "interrupt":
+                os.kill(os.getpid(), signal.SIGINT)
             if how == "print":
                 print("output of rank", rank)
                 print("output of rank", rank, file=sys.stderr)

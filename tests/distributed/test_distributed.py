@@ -138,8 +138,9 @@ def jobs(tmp_path_factory):
         jobs.add(f"differing-{size}", kind="python", name="differing", size=size)
     html = {"1": ["--html", str(folder / "page.html")]}
     jobs.add("cli-differs", kind="cli", args=["score", *folders], size=2, more=html)
-    for how in ("raise", "kill"):
-        jobs.add(f"cli-{how}", kind="cli", args=["score", *folders], size=2, **{"break": [how, 1]})
+    for how in ("raise", "kill", "interrupt"):
+        args = ["score", *folders, *["--json"] * (how == "interrupt")]
+        jobs.add(f"cli-{how}", kind="cli", args=args, size=2, **{"break": [how, 1]})
     jobs.run()
     return jobs
 
@@ -253,6 +254,13 @@ def test_failing_rank_ends_all_ranks_with_one_message(jobs):
     assert jobs.codes("cli-raise") == [4, 4]
     assert jobs.output("cli-raise", "err") == ["", "error: rank 1: no memory left\n"]
     assert jobs.seconds("cli-raise") < 60
+
+
+def test_interrupted_rank_ends_all_ranks_with_one_record(jobs):
+    assert jobs.codes("cli-interrupt") == [130, 130]
+    first, second = jobs.output("cli-interrupt", "out")
+    assert (json.loads(first)["error"]["code"], second) == ("interrupted", "")
+    assert jobs.output("cli-interrupt", "err") == ["error: rank 1: interrupted\n", ""]
 
 
 def test_killed_rank_ends_all_ranks(jobs):
