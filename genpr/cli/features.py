@@ -13,7 +13,7 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import FileOutput, input_paths
+from genpr.cli.output import OUTPUT, FileOutput, input_paths
 from genpr.errors import DataError, UsageError, printable
 from genpr.evaluation.options import EXTRACTOR
 from genpr.features.options import EmbedOptions, option
@@ -39,7 +39,7 @@ class FeatureFlags(EmbedOptions):
 
 @click.command(cls=GroupedCommand, name="features")
 @click.argument("source", type=SOURCE)
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=OUTPUT)
 @option_group(FeatureFlags)
 @follow_symlinks
 @option_group(FileOutput, "output")

@@ -43,7 +43,8 @@ _is_own_page = marked_by(
         head,
     )
 )
-FILE: dict[str, Any] = {"type": click.Path(path_type=Path), "metavar": "FILE"}
+OUTPUT = click.Path(path_type=Path, readable=False)  # which may replace a file that cannot be read
+FILE: dict[str, Any] = {"type": OUTPUT, "metavar": "FILE"}
 
 
 def threshold(text: str) -> tuple[str, float]:

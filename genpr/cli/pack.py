@@ -11,14 +11,14 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import follow_symlinks, option_group
-from genpr.cli.output import FileOutput
+from genpr.cli.output import OUTPUT, FileOutput
 from genpr.errors import printable
 from genpr.features.options import SourceOptions
 
 
 @click.command(cls=GroupedCommand, name="pack")
 @click.argument("source", type=SOURCE)
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=OUTPUT)
 @option_group(SourceOptions)
 @follow_symlinks
 @option_group(FileOutput, "output")

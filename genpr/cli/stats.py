@@ -11,14 +11,14 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import FileOutput, input_paths
+from genpr.cli.output import OUTPUT, FileOutput, input_paths
 from genpr.errors import printable
 from genpr.evaluation.options import StatisticsOptions
 
 
 @click.command(cls=GroupedCommand, name="stats")
 @click.argument("source", type=SOURCE)
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=OUTPUT)
 @option_group(StatisticsOptions)
 @follow_symlinks
 @option_group(FileOutput, "output")

@@ -1,6 +1,7 @@
 """Behavior of all commands: each mistake gives one line of error with a known code, and writes nothing."""
 
 import json
+import os
 import pkgutil
 import shutil
 from pathlib import Path
@@ -397,6 +398,18 @@ def test_result_and_other_outputs_are_written_if_one_cannot_be(
     code, out, err = genpr(*filled(command), "--json", "-q")
     assert (code, "error" in json.loads(out), err.count("error: ")) == (4, False, 1)
     assert second is None or Path(second).exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["score real fake GABOR --csv labels.csv", "stats real old.npz GABOR", "pack real old.npz"]
+)
+def test_output_that_cannot_be_read_is_replaced_with_overwrite(genpr, world, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(shutil.copytree(world, tmp_path / "world", symlinks=True))
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith((".csv", ".npz")) and access(path, mode)
+    )
+    assert genpr(*filled(command), "--overwrite", "-q")[0] == 0
 
 
 DONE = """
