@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from genpr.distributed import TrainingRanks, check_seconds
+from genpr.distributed import TrainingRanks, check_seconds, single_process
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
@@ -180,6 +180,8 @@ class PrecisionRecallDensityCoverage(Metric):
             text = "the reals were passed when the metric was created, so update accepts only fakes"
             raise UsageError(text, code="real-given")
         self._check_device()
+        if is_plain(images) and images.ndim == 4 and images.shape[:2] == (0, 3):  # as for an empty shard
+            return
         role = "real" if real else "fake"
         rows, info = self._embedded(as_uint8(images, self._image_range), role)
         if self._info is not None:
@@ -257,7 +259,8 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         on_cpu = images.cpu() if is_plain(images) else images  # at once, and not image by image
         source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
-        (found,) = self._embedder.embed(source, role, [self._extractors], None).values()
+        with single_process():  # each rank has its own images, also in `all_ranks`
+            (found,) = self._embedder.embed(source, role, [self._extractors], None).values()
         assert found.identities is not None
         assert found.extractor is not None
         size = max(found.sizes, key=found.sizes.__getitem__)  # the only one, unless the images are a list

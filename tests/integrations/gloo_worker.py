@@ -66,6 +66,8 @@ def metric_scenario(rank):
     metric.compute_with_cache, metric._computed = False, None
     found["again"] = {name: value.item() for name, value in metric.compute().items()}
     found["interleaved"] = scored(rank, [(real[0::2], nothing), (real[1::2], fake.flip(0))])[1]
+    with genpr.all_ranks(device="cpu"):
+        found["all_ranks"] = scored(rank, contiguous)[1]
     found["distances"] = scored(rank, contiguous, metrics=["fd", "kd"])[1]
     evaluator = genpr.Evaluator(images()[0], **OPTIONS, control=False)
     given = ours.PrecisionRecallDensityCoverage(evaluator, sync_timeout=60)

@@ -80,6 +80,11 @@ def test_without_sync_each_rank_scores_its_shard(found, one_process):
     assert one["density"] != one_process["density"] != other["density"]
 
 
+def test_each_rank_updates_with_its_own_images_also_in_all_ranks(found, one_process):
+    values = {name: one_process[name] for name in found[0]["all_ranks"]}
+    assert [each["all_ranks"] for each in found] == [values, values]
+
+
 def test_missing_rank_is_an_error(found):
     error = found[0]["missing_rank"]
     assert error["code"] == "ranks-missing"

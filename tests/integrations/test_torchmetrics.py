@@ -186,6 +186,16 @@ class Trained(nn.Module):
         return self.linear(nn.functional.adaptive_avg_pool2d(batch.float() / 255, 2).flatten(1))
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
+def test_update_without_images_counts_nothing(numbers, kind):
+    metric = metric_of()
+    for real in (True, False):
+        metric.update(torch.empty(0, 3, 16, 16, dtype=kind), real=real)
+    assert floats(fill(metric).compute()) == numbers
+    with raising(DataError, "array-shape"):
+        metric.update(torch.empty(0, 5, dtype=torch.uint8), real=False)
+
+
 def test_extractor_that_changes_between_updates_is_an_error():
     network = Trained()
     metric = INTEGRATION.PrecisionRecallDensityCoverage(extractor=network, device="cpu")
@@ -241,7 +251,6 @@ def test_casting_the_module_does_not_round_values(numbers):
     ("batch", "message"),
     [
         (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "needs shape"),
-        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "has no images"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "needs uint8"),
         (torch.zeros(2, 3, 8, 8), "normalize=True for values in 0..1"),
     ],
