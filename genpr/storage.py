@@ -149,14 +149,17 @@ def check_output(
     write-protected; any file is replaced with `overwrite`.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        text = f"{path} must end in {' or '.join(suffixes)}, the format of this output"
+        text = f"{path} must be a name before {' or '.join(suffixes)}, the format of this output"
         raise UsageError(text, code="output-suffix", path=str(path))
     check_place(path, inputs)
     if not path.parent.is_dir():
-        text = f"the folder {path.parent} does not exist"
+        text = (
+            f"{path.parent} is a file" if path.parent.exists() else f"the folder {path.parent} does not exist"
+        )
+        text += "; create the folder, or choose another one"
         raise UsageError(text, code="path-not-found", path=str(path.parent))
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        text = f"the folder {path.parent} cannot be written to"
+        text = f"the folder {path.parent} cannot be written to; change its permissions, or choose another one"
         raise UsageError(text, code="unwritable", path=str(path.parent))
     if overwrite or not path.exists():
         return
@@ -167,7 +170,7 @@ def check_output(
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             if is_own(path):
                 return
-    text = f"{path} {reason}; choose another file, or replace it with --overwrite"
+    text = f"{path} {reason}; choose another file, or replace it with --overwrite (overwrite=True in Python)"
     raise UsageError(text, code="output-exists", path=str(path))
 
 
