@@ -177,6 +177,7 @@ def test_libraries_are_imported_if_there_is_address_space_for_them(name, left, f
 def test_each_thread_needs_address_space(monkeypatch):
     monkeypatch.setattr(process, "address_space_left", lambda: 2**30)
     monkeypatch.setattr(process, "usable_cores", lambda: 64)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with raising(ResourceError, "oom", "OMP_NUM_THREADS=1"):
         process.AddressSpaceGuard.find_spec("faiss")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
