@@ -149,7 +149,7 @@ def check_output(
     write-protected; any file is replaced with `overwrite`.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        text = f"{path} must be a name before {' or '.join(suffixes)}, the format of this output"
+        text = f"{path} must be a name that ends in {' or '.join(suffixes)}, the format of this output"
         raise UsageError(text, code="output-suffix", path=str(path))
     check_place(path, inputs)
     if not path.parent.is_dir():
