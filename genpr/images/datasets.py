@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, short
-from genpr.images.arrays import check_images, pixels_of
+from genpr.images.arrays import check_images, is_tensor, pixels_of
 from genpr.images.decode import decode, load_pillow
 from genpr.images.folder import read_file
 from genpr.images.item import (
@@ -89,7 +89,7 @@ class DatasetSource(IndexedSource):
                 element = self.dataset[index]
                 if self.columns is not None:
                     return _bytes_of(element[self.columns.image], name)
-                image = _without_label(element)
+                image = _without_label(element, name)
                 return (
                     load_pillow(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
                 )
@@ -109,7 +109,7 @@ class DatasetSource(IndexedSource):
 
 @dataclass
 class BatchSource(ImageSource):
-    """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images.
+    """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), lists of images, or single images.
 
     It has a length if the iterable is a `CountedBatches`. An iterator can be read only once.
     """
@@ -156,28 +156,47 @@ def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noq
     if not len(dataset):
         raise DataError(f"{name} has no images (its length is 0)", code="no-images", path=name)
     first = dataset[0]
-    if getattr(_without_label(first), "ndim", 0) == 4 and isinstance(dataset, Iterable):
+    is_batch = _axes_of(first) == 4 or _axes_of(_without_label(first, f"{name}[0]")) == 4
+    if is_batch and isinstance(dataset, Iterable):
         return BatchSource(name, dataset)
     _pixels(first, f"{name}[0]")
     return DatasetSource(name, dataset)
 
 
-def _without_label(element: Any) -> Any:  # noqa: ANN401 - a user's object
-    return element[0] if isinstance(element, tuple | list) and element else element
+def _axes_of(element: Any) -> int:  # noqa: ANN401 - a user's object
+    """3 for an image, 4 for a batch or a list of images, which may have labels, 0 or another number for others."""
+    if isinstance(element, list) and element:
+        firsts = (each[0] if isinstance(each, tuple | list) and each else each for each in element)
+        return 4 * all(_axes_of(first) == 3 for first in firsts)
+    if isinstance(element, np.ndarray) or is_tensor(element):
+        return element.ndim
+    return 3 * isinstance(element, Image.Image)
 
 
-def _batch_pixels(batch: object, name: str) -> Iterable[NDArray[np.uint8]]:
+def _without_label(element: Any, name: str) -> Any:  # noqa: ANN401 - a user's object
+    """The image or batch of a tuple or list that has one, or the element itself."""
+    if not isinstance(element, tuple | list) or not element:
+        return element
+    kinds = [(_axes_of(each), getattr(each, "dtype", None)) for each in element]
+    if kinds[0][0] in {3, 4} and kinds[0] in kinds[1:]:
+        text = f"{name} has several images in one {type(element).__name__}; pass a list of images, or only one of them"
+        raise DataError(text, code="array-type", path=name)
+    return element[0]
+
+
+def _batch_pixels(batch: object, name: str) -> Iterator[NDArray[np.uint8]]:
     """The images of one element of an iterable, each (h, w, 3)."""
-    images = _without_label(batch)
-    if getattr(images, "ndim", 0) != 4:
-        return [_pixels(images, name)]
-    check_images(images, name)
-    return pixels_of(images)
+    images = batch if _axes_of(batch) == 4 else _without_label(batch, name)
+    if getattr(images, "ndim", 0) == 4:
+        check_images(images, name)
+        return iter(pixels_of(images))
+    several = images if _axes_of(images) == 4 else [images]
+    return (_pixels(image, name) for image in several)
 
 
 def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     """Pixels (h, w, 3) of one element of a dataset."""
-    image = _without_label(element)
+    image = _without_label(element, name)
     if isinstance(image, Image.Image):
         return decode(image, name=name, policy=DecodePolicy()).pixels
     if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim == 3:

@@ -100,6 +100,13 @@ def test_later_element_that_is_not_an_image_is_one_bad_image():
         assert (error.code, error.path) == (code, item.name)
 
 
+def test_several_images_in_an_item_of_a_dataset_are_an_error():
+    for several in (tuple(IMAGES[:2]), list(TENSOR[:2])):
+        error = raised(ImageError, list(open_source(Listed([IMAGES[0], several])))[1].read)
+        assert error.code == "array-type"
+        assert raised(DataError, open_source, Listed([several])).code == "array-type"
+
+
 FAILURES = [SystemExit(0), SystemExit(3), StopIteration(), GeneratorExit(), KeyError("k")]
 
 
@@ -182,6 +189,10 @@ class Again:
         [IMAGES[:10], Image.fromarray(IMAGES[10])],
         list(TENSOR),
         list(IMAGES),
+        [list(IMAGES[:10]), list(IMAGES[10:])],
+        [[Image.fromarray(image) for image in IMAGES]],
+        [(list(TENSOR[:10]), list(range(10))), [[TENSOR[10], 3]]],
+        [[(image, 3) for image in TENSOR]],
     ],
 )
 @pytest.mark.parametrize("kind", [Again, list])
@@ -211,6 +222,12 @@ def test_generator_is_read_once_and_only_as_far_as_needed():
         (IMAGES / 255, "array-dtype", "(x * 255)"),
         (torch.from_numpy(IMAGES), "array-shape", "NHWC"),
         (3, "array-type", "int"),
+        ((IMAGES[0], IMAGES[1]), "array-type", "several images"),
+        ((Image.fromarray(IMAGES[0]), 3, Image.fromarray(IMAGES[1])), "array-type", "several images"),
+        ([TENSOR, TENSOR], "array-type", "several images"),
+        ((list(IMAGES), list(IMAGES)), "array-type", "several images"),
+        ((tuple(IMAGES), tuple(range(11))), "array-type", "several images"),
+        ([tuple(IMAGES[:2])], "array-type", "several images"),
     ],
 )
 def test_batches_that_are_not_images_are_an_error(batch, code, cause):
