@@ -70,7 +70,7 @@ class PreparingExtractor(FeatureExtractor, Protocol):
     """
 
     def prepare(self, image: Tensor, /) -> Tensor:
-        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input on the same device; called from any thread."""
+        """Turn one uint8 (3, h, w) image into a new float32 (3, s, s) tensor on the same device; called from any thread."""
         ...
 
     def forward(self, batch: Tensor, /) -> Tensor:

@@ -71,12 +71,16 @@ def is_image_array(shape: Sequence[int], dtype: object) -> bool:
     return is_uint8 if len(shape) == 3 else len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
 
 
-def pixels_of(images: NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
-    """Pixels (..., h, w, 3) of one or several checked images; a view if they are an array."""
+def pixels_of(images: NDArray[np.uint8] | Tensor, *, copy: bool = False) -> NDArray[np.uint8]:
+    """Pixels (..., h, w, 3) of one or several checked images; unless `copy`, possibly a view."""
     if is_tensor(images):
-        pixels: NDArray[np.uint8] = images.movedim(-3, -1).contiguous().cpu().resolve_neg().numpy()
+        import torch
+
+        rows = images.movedim(-3, -1)
+        rows = rows.clone(memory_format=torch.contiguous_format) if copy else rows.contiguous()
+        pixels: NDArray[np.uint8] = rows.cpu().resolve_neg().numpy()
         return pixels
-    return np.asarray(images)
+    return np.array(images) if copy else np.asarray(images)
 
 
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:

@@ -184,24 +184,24 @@ def _without_label(element: Any, name: str) -> Any:  # noqa: ANN401 - a user's o
     return element[0]
 
 
-def _batch_pixels(batch: object, name: str) -> Iterator[NDArray[np.uint8]]:
-    """The images of one element of an iterable, each (h, w, 3)."""
+def _batch_pixels(batch: Any, name: str) -> Iterator[NDArray[np.uint8]]:  # noqa: ANN401 - a user's object
+    """Copies of the images of one element of an iterable, each (h, w, 3), since a loader may reuse its memory."""
     images = batch if _axes_of(batch) == 4 else _without_label(batch, name)
     if getattr(images, "ndim", 0) == 4:
         check_images(images, name)
-        return iter(pixels_of(images))
+        return map(partial(pixels_of, copy=True), images.cpu() if is_tensor(images) else images)
     several = images if _axes_of(images) == 4 else [images]
     return (_pixels(image, name) for image in several)
 
 
 def _pixels(element: object, name: str) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of one element of a dataset."""
+    """A copy of the pixels (h, w, 3) of one element of a dataset."""
     image = _without_label(element, name)
     if isinstance(image, Image.Image):
         return decode(image, name=name, policy=DecodePolicy()).pixels
     if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim == 3:
         check_images(image[None], name)
-        return pixels_of(image)
+        return pixels_of(image, copy=True)
     raise DataError(f"{name} needs {_ELEMENTS}; got {kind_of(image)}", code="array-type", path=name)
 
 

@@ -288,10 +288,10 @@ def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: Deco
 
 
 def load_pillow(image: Image.Image, *, name: str) -> Image.Image:
-    """Load the pixels of a Pillow image of the user."""
+    """Load the pixels of a Pillow image of the user; a copy if the user may reuse its memory."""
     with _errors_named(name, "cannot be loaded"):
         image.load()
-    return image
+        return image if isinstance(image, ImageFile.ImageFile) else image.copy()
 
 
 def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:

@@ -51,7 +51,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
     A source is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array
     uint8 (n, h, w, 3); a tensor uint8 (n, 3, h, w); a map-style dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays
     (h, w, 3), alone or first in a tuple; or an iterable of such images, of lists of them, or of uint8 batches, tensors
-    (n, 3, h, w) or arrays (n, h, w, 3).
+    (n, 3, h, w) or arrays (n, h, w, 3), whose memory may be reused for the next batch.
     """
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)

@@ -107,6 +107,33 @@ def test_several_images_in_an_item_of_a_dataset_are_an_error():
         assert raised(DataError, open_source, Listed([several])).code == "array-type"
 
 
+BUFFER = IMAGES.copy()
+CHANNELS_LAST = torch.from_numpy(BUFFER).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("element", [BUFFER[:1], BUFFER[:4], BUFFER[0], CHANNELS_LAST[:4], CHANNELS_LAST[0]])
+def test_memory_may_be_reused_for_the_next_element(element):
+    n = len(element) if element.ndim == 4 else 1
+
+    def elements():
+        for start in range(0, 8, n):
+            BUFFER[:n] = IMAGES[start : start + n]
+            yield element
+
+    np.testing.assert_array_equal(stack(list(open_source(elements()))), IMAGES[:8])
+
+
+@pytest.mark.parametrize("element", [BUFFER[0], CHANNELS_LAST[0], Image.frombuffer("L", (6, 5), BUFFER)])
+def test_memory_may_be_reused_for_the_next_item(element):
+    class Reusing(Listed):
+        def __getitem__(self, index):
+            BUFFER[:] = index
+            return element
+
+    images = [item.read() for item in open_source(Reusing(range(4)))]
+    assert [np.unique(np.asarray(image)).tolist() for image in images] == [[0], [1], [2], [3]]
+
+
 FAILURES = [SystemExit(0), SystemExit(3), StopIteration(), GeneratorExit(), KeyError("k")]
 
 
