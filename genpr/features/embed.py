@@ -74,7 +74,7 @@ def embed(
     Args:
         source: Images as for `genpr.score`: a path, an array, a Dataset, or an iterable of batches.
         extractor: From `genpr.load_extractor`, or any object that follows the `FeatureExtractor` protocol.
-        batch_size: Images per forward pass.
+        batch_size: Images per forward pass; more than 2,048 are taken as 2,048.
         progress: Called with the number of finished images and the total (None if unknown).
 
     Returns:
@@ -128,9 +128,9 @@ def embed_source(
             for run in runs:
                 if run.cache is not None:
                     run.cache.flush()
-                device, size = run.forward.device, run.forward.batch_size
-                if size < batch_size:
-                    emit_notice("oom-smaller-batches", device=device, requested=batch_size, size=size)
+                device, size, requested = run.forward.device, run.forward.batch_size, run.forward.requested
+                if size < requested:
+                    emit_notice("oom-smaller-batches", device=device, requested=requested, size=size)
     share.check_visited()
     total, found = source.total if isinstance(source, ShardSource) else len(share.names), []
     for run, (extractor, _) in zip(runs, extractors, strict=True):
@@ -595,7 +595,7 @@ class ForwardPass:
 
     def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
         self.extractor, self.device = extractor, extractor_device(extractor)
-        self.batch_size = self.requested = batch_size
+        self.batch_size = self.requested = min(batch_size, BLOCK)  # more images are never in one batch
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None

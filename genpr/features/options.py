@@ -296,7 +296,11 @@ class EmbedOptions(SourceOptions):
         metavar="DEVICE",
     )
     batch_size: int = option(
-        64, "Images per forward pass of a network.", group="features", least=1, metavar="N"
+        64,
+        "Images per forward pass of a network. More than 2,048 are taken as 2,048.",
+        group="features",
+        least=1,
+        metavar="N",
     )
     weights: str | os.PathLike[str] | None = option(
         None,

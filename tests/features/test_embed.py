@@ -75,6 +75,14 @@ def test_rows_follow_the_source_for_any_batch_size(folder, pixels, batch_size, d
     assert {shape[0] for shape in extractor.batches} == {batch_size}
 
 
+def test_batches_are_not_padded_beyond_a_block(folder, monkeypatch):
+    monkeypatch.setattr("genpr.features.embed.BLOCK", 50)
+    extractor = Counting()
+    features = genpr.embed(folder, extractor, batch_size=10_000)
+    assert {shape[0] for shape in extractor.batches} == {50}
+    assert torch.equal(features, genpr.embed(folder, Counting(), batch_size=50))
+
+
 @devices
 def test_mixed_sizes_keep_their_order(tmp_path, rng, device):
     images = [rng.integers(0, 256, (5 + i % 3, 4, 3), dtype=np.uint8) for i in range(20)]
