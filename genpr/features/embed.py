@@ -47,7 +47,7 @@ from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores, user_errors
-from genpr.validation import check_integers, entry_point, is_plain, kind_of
+from genpr.validation import check_count, check_integers, entry_point, is_plain, kind_of
 
 Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
@@ -84,6 +84,7 @@ def embed(
         BadImagesError: The source contains unusable images.
         UsageError: The source does not exist.
     """
+    check_count(batch_size, "batch_size", minimum=1)
     chosen = [(wrap_extractor(extractor), None)]
     (found,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
     return found.features

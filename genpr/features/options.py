@@ -249,7 +249,7 @@ class SourceOptions:
             value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
             if isinstance(each.default, bool):
                 check_flag(value, each.name)
-            if value is None:
+            if value is None and each.default is None:
                 continue
             if each.metadata["check"] is not None:
                 each.metadata["check"](value)

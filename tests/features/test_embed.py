@@ -83,6 +83,13 @@ def test_batches_are_not_padded_beyond_a_block(folder, monkeypatch):
     assert torch.equal(features, genpr.embed(folder, Counting(), batch_size=50))
 
 
+@pytest.mark.parametrize("batch_size", [None, 0, -1, 1.5, "8", True])
+def test_batch_size_is_a_positive_integer(folder, batch_size):
+    for score in (genpr.embed, lambda *given, **options: genpr.score(folder, folder, **options)):
+        with raising(UsageError, "bad-option"):
+            score(folder, Counting(), batch_size=batch_size)
+
+
 @devices
 def test_mixed_sizes_keep_their_order(tmp_path, rng, device):
     images = [rng.integers(0, 256, (5 + i % 3, 4, 3), dtype=np.uint8) for i in range(20)]
