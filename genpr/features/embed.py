@@ -583,7 +583,7 @@ def _prepare(extractor: PreparingExtractor, image: Tensor) -> Tensor:
         prepared = extractor.prepare(image)
     if is_plain(prepared):
         return prepared
-    text = f"prepare of extractor {extractor.name} must return a tensor of numbers, but returned {kind_of(prepared)}"
+    text = f"prepare of extractor {extractor.name} must return a dense torch.Tensor of numbers, but returned {kind_of(prepared)}"
     raise FeatureError(text, code="feature-shape")
 
 
@@ -668,7 +668,7 @@ class ForwardPass:
             output = self._run(batch)
         expected = (size, self.extractor.dim)
         if not is_plain(output) or output.shape != expected or output.is_complex():
-            text = f"extractor {self.extractor.name} must return {expected} real numbers for this batch, but returned {kind_of(output)}"
+            text = f"extractor {self.extractor.name} must return a dense torch.Tensor {expected} of real numbers for this batch, but returned {kind_of(output)}"
             raise FeatureError(text, code="feature-shape")
         check_integers(output, f"the output of extractor {self.extractor.name}")
         # The output may be on another GPU of the network, whose stream `issue` does not wait for.

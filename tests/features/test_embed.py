@@ -198,7 +198,7 @@ def test_interruption_in_an_extractor_is_one(place, pixels):
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", [*SPECIAL, None])
 def test_outputs_that_are_no_plain_tensors_are_errors(place, kind, pixels):
-    with raising(FeatureError, "feature-shape"):
+    with raising(FeatureError, "feature-shape", "a dense torch.Tensor"):
         genpr.embed(pixels, Calling(place, lambda x: None if kind is None else special(kind, x)))
 
 
