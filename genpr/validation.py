@@ -123,7 +123,7 @@ def check_unmasked(array: object, name: str) -> None:
 def check_integers(rows: Features, name: str) -> None:
     """Refuse integers that float32, in which features are kept, does not represent exactly; floats are not checked."""
     is_float = rows.dtype.kind == "f" if isinstance(rows, np.ndarray) else rows.is_floating_point()
-    if is_float or rows.dtype.itemsize <= 2:
+    if is_float or rows.dtype.itemsize <= 2 or 0 in rows.shape:
         return
     values = rows if isinstance(rows, np.ndarray) else rows.cpu().numpy()
     if int(values.min()) >= -_EXACT and int(values.max()) <= _EXACT:

@@ -34,7 +34,7 @@ from genpr.storage import (
     read_header,
     save_tensors,
 )
-from genpr.validation import Features, merged_rows
+from genpr.validation import Features, check_integers, merged_rows
 
 _FORMAT = "genpr.features/1"
 _SHOWN = 5
@@ -280,22 +280,27 @@ def _load_array(path: Path) -> NDArray[Any]:
     except (*CORRUPT_FILE_ERRORS, KeyError, OSError) as error:
         text = f"{path} is not a readable array file ({error}); check that it is complete and holds no pickled objects"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
-    if array.dtype.kind != "f" or array.ndim != 2:
-        text = f"{path} has {array.dtype} of shape {array.shape}; expected floats (images, dimensions), or images, uint8 (n, h, w, 3)"
+    if array.dtype.kind not in "fiu" or array.ndim != 2:
+        text = f"{path} has {array.dtype} of shape {array.shape}; expected numbers (images, dimensions), or images, uint8 (n, h, w, 3)"
         raise FeatureError(text, code="feature-shape", path=str(path))
+    check_integers(array, str(path))
     return array
 
 
 def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> FeatureSet:
     """The features in a safetensors file of another program."""
     named = [tensors["features"]] if "features" in tensors else tensors.values()
+    matrices = [x for x in named if x.ndim == 2 and x.dtype != torch.bool and not x.is_complex()]
     try:
-        (matrix,) = (tensor for tensor in named if tensor.ndim == 2 and tensor.is_floating_point())
-        return converted_set(matrix, matrix.float(), str(path))
+        (matrix,) = [x for x in matrices if x.is_floating_point()] or matrices
+        rows = matrix.float()
     except (ValueError, NotImplementedError) as error:  # the latter for packed types such as 4-bit floats
-        text = f"{path} has {some(sorted(tensors), 5) or 'no tensors'}; expected 'features', or exactly one 2-D tensor of floats"
+        kinds = [f"{name} ({x.dtype} {tuple(x.shape)})" for name, x in sorted(tensors.items())]
+        text = f"{path} has {some(kinds, 5) or 'no tensors'}; expected 2-D 'features', or exactly one 2-D tensor of floats"
         text += "; images belong in a .npy or .npz file, uint8 (n, h, w, 3)"
         raise FeatureError(text, code="feature-shape", path=str(path)) from error
+    check_integers(matrix, str(path))
+    return converted_set(matrix, rows, str(path))
 
 
 def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:

@@ -71,7 +71,9 @@ def test_safetensors_of_other_programs_can_be_loaded(tmp_path):
         {"features": torch.ones(2, 3, dtype=torch.float16), "more": torch.ones(4, 4)},
         tmp_path / "a.safetensors",
     )
-    save_file({"x": torch.ones(2, 3), "labels": torch.ones(2)}, tmp_path / "b.safetensors")
+    save_file(
+        {"x": torch.ones(2, 3), "labels": torch.ones(2, 1, dtype=torch.int64)}, tmp_path / "b.safetensors"
+    )
     save_file({"x": torch.ones(2, 3), "y": torch.ones(2, 3)}, tmp_path / "c.safetensors")
     assert load_features(tmp_path / "a.safetensors").features.shape == (2, 3)
     assert load_features(tmp_path / "b.safetensors").features.shape == (2, 3)
@@ -82,10 +84,33 @@ def test_safetensors_of_other_programs_can_be_loaded(tmp_path):
         load_features(tmp_path / "d.safetensors")
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_integers_in_files_are_features_as_in_memory(tmp_path, dtype):
+    rows = np.arange(6, dtype=dtype).reshape(3, 2)
+    np.save(tmp_path / "a.npy", rows)
+    np.savez(tmp_path / "a.npz", rows)
+    save_file({"x": torch.from_numpy(rows)}, tmp_path / "a.safetensors")
+    for path in tmp_path.iterdir():
+        np.testing.assert_array_equal(load_features(path).features, rows.astype(np.float32))
+
+
+def test_integers_in_files_that_float32_cannot_hold_are_an_error(tmp_path):
+    rows = np.array([[2**24 + 1, 0]])
+    np.save(tmp_path / "a.npy", rows)
+    save_file({"features": torch.from_numpy(rows)}, tmp_path / "a.safetensors")
+    for path in tmp_path.iterdir():
+        with raising(FeatureError, "inexact-integers"):
+            load_features(path)
+
+
 def test_damaged_and_unsuitable_files_are_errors(tmp_path):
-    np.save(tmp_path / "ints.npy", np.arange(6).reshape(3, 2))
-    with pytest.raises(FeatureError, match="expected floats"):
-        load_features(tmp_path / "ints.npy")
+    for name, array in (("bools.npy", np.ones((3, 2), bool)), ("flat.npy", np.ones(3))):
+        np.save(tmp_path / name, array)
+        with raising(FeatureError, "feature-shape"):
+            load_features(tmp_path / name)
+    save_file({"flat": torch.ones(3), "flags": torch.ones(2, 2) > 0}, tmp_path / "flat.safetensors")
+    with raising(FeatureError, "feature-shape", r"flags \(torch.bool \(2, 2\)\)"):
+        load_features(tmp_path / "flat.safetensors")
     np.save(tmp_path / "cut.npy", np.ones((300, 20)))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:1000])
     np.savez(tmp_path / "cut.npz", np.ones((300, 20)))
