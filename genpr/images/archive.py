@@ -54,6 +54,7 @@ _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
 _LINKS = b"12"
 _WITHOUT_DATA = b"123456"  # links, devices, folders and pipes have none, whatever size they claim
+_RENAMED = {b"PK": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
 _MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
 _MAX_MEMBER_BYTES = 2**62
 _ADLER = 65_521
@@ -108,6 +109,8 @@ def open_member(
     if is_bomb(info.file_size, packed, ratio=STREAMED_RATIO if is_streamed else UNPACKED_RATIO):
         facts = f"{info.filename} claims {info.file_size:,} bytes in {packed:,}, like a zip bomb"
         raise DataError(f"{facts}; repack it without compression", code="zip-bomb", path=archive.filename)
+    if info.flag_bits & 1:
+        raise NotImplementedError("it is encrypted; extract the archive, or pack it without a password")
     if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise NotImplementedError(f"compression method {info.compress_type}; repack it with deflate")
     return archive.open(info)
@@ -227,10 +230,15 @@ def _checked(header: bytes, at: int) -> tuple[bytes, int]:
     """The kind and the size in a header, after a check of its checksum."""
     if len(header) < _BLOCK:
         raise tarfile.ReadError("it ends without the end-of-archive block")
+    try:
+        stored = _number(header[148:156])
+    except ValueError:
+        stored = -1
     # The lower half of Adler-32 is 1 + the sum of bytes modulo 65,521, ten times as fast as a sum in Python.
     found = zlib.adler32(header[:148] + b" " * 8 + header[156:]) & 0xFFFF
-    if found != (1 + _number(header[148:156])) % _ADLER:
-        raise tarfile.ReadError(f"there is no header at byte {at:,}")
+    if found != (1 + stored) % _ADLER:
+        kind = "".join(kind for start, kind in _RENAMED.items() if header.startswith(start) and not at)
+        raise tarfile.ReadError(f"it is a {kind} file" if kind else f"there is no header at byte {at:,}")
     size = _number(header[124:136])
     if not 0 <= size <= _MAX_MEMBER_BYTES:
         raise tarfile.ReadError(f"the header at byte {at:,} claims a size of {size:,} bytes")

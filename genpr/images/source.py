@@ -126,7 +126,7 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
         return _FILE_READERS[suffix](path, name)
     kind = "a single image" if _is_image(path) else f"of unknown kind ({suffix or 'no suffix'})"
     if suffix in _COMPRESSED_SUFFIXES:
-        kind = "compressed; decompress it first, as with gzip -d"
+        kind = "compressed; decompress it first, as with gzip -d, bzip2 -d, xz -d or zstd -d"
     if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))

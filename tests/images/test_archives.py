@@ -1,6 +1,9 @@
 """Zip and tar archives: read in place, in a fixed order, and refused when damaged or hostile."""
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import pickle
 import struct
@@ -108,6 +111,25 @@ def test_broken_tar_header_is_an_error(make_tar):
     assert refused_source(path).code == "archive-damaged"
 
 
+@pytest.mark.parametrize("kind", ["zip", "gzip", "bzip2", "xz"])
+def test_other_archive_that_is_named_tar_is_an_error_that_names_its_kind(make_zip, tmp_path, kind):
+    data = make_zip({f"{index}.png": os.urandom(3000) for index in range(3)}).read_bytes()
+    packed = {
+        "zip": data,
+        "gzip": gzip.compress(data),
+        "bzip2": bz2.compress(data),
+        "xz": lzma.compress(data),
+    }
+    (tmp_path / "x.tar").write_bytes(packed[kind])
+    error = refused_source(tmp_path / "x.tar")
+    assert error.code == "archive-damaged"
+    assert f"it is a {kind} file" in str(error)
+
+
+def test_members_of_a_tar_may_be_named_as_other_archives_begin(make_tar):
+    assert names(open_source(make_tar({"BZh.png": PNG, "PK.png": PNG}))) == ["BZh.png", "PK.png"]
+
+
 def test_archive_that_was_truncated_after_opening_is_an_error(make_tar):
     path = make_tar({"a.png": PNG, "b.png": PNG})
     first, second = open_source(path)
@@ -154,7 +176,8 @@ def test_damaged_or_unsupported_zip_member_is_one_bad_image(make_zip, change):
     bad, good = open_source(path)
     assert good.read() == PNG
     error = raised(ImageError, bad.read)
-    assert (error.code, error.path) == ("unreadable" if isinstance(change, int) else "image-corrupt", "a.png")
+    assert (error.code, error.path) == ("image-corrupt" if change == "data" else "unreadable", "a.png")
+    assert ("is encrypted;" in str(error)) == (change == "encrypted")
 
 
 # Headers of tar ---------------------------------------------------------------------------------------------
