@@ -82,11 +82,15 @@ def embed(
 
     Raises:
         BadImagesError: The source contains unusable images.
+        DataError: The source has no images.
         UsageError: The source does not exist.
     """
     check_count(batch_size, "batch_size", minimum=1)
     chosen = [(wrap_extractor(extractor), None)]
     (found,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
+    if not len(found):
+        text = f"{found.source} has no images; an iterator can be read only once"
+        raise DataError(text, code="no-images", path=found.source)
     return found.features
 
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -202,7 +203,10 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim == 3:
         check_images(image[None], name)
         return pixels_of(image, copy=True)
-    raise DataError(f"{name} needs {_ELEMENTS}; got {kind_of(image)}", code="array-type", path=name)
+    is_feature = isinstance(image, Real) or getattr(image, "ndim", 0) == 1
+    text = f"{name} needs {_ELEMENTS}; got {kind_of(image)}"
+    text += "; pass features as one array (numpy.asarray, .to_numpy())" * is_feature
+    raise DataError(text, code="array-type", path=name)
 
 
 def is_huggingface(source: object) -> bool:

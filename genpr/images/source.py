@@ -71,13 +71,14 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
         return open_array(source, name or "<tensor>")
     if is_huggingface(source):
         return open_huggingface(source, name or "<dataset>")
-    if not isinstance(source, bytes | bytearray | dict | set | frozenset):
+    is_table = hasattr(source, "columns") and hasattr(source, "to_numpy")
+    if not is_table and not isinstance(source, bytes | bytearray | dict | set | frozenset):
         if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
             return open_dataset(source, name or "<dataset>")
         if isinstance(source, Iterable):
             return BatchSource(name or "<iterable>", source)
     needed = "a path, a uint8 array (n, h, w, 3), a uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches"
-    text = f"{type(source).__name__} cannot be read as images; needed is {needed}"
+    text = f"{type(source).__name__} cannot be read as images; needed is {needed}{'; try x.to_numpy()' * is_table}"
     raise UsageError(text, code="source-kind")
 
 

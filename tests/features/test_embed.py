@@ -13,7 +13,7 @@ from special_tensors import SPECIAL, special
 from torch import nn
 
 import genpr
-from genpr.errors import BadImagesError, FeatureError, ResourceError, UsageError
+from genpr.errors import BadImagesError, DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
@@ -88,6 +88,14 @@ def test_batch_size_is_a_positive_integer(folder, batch_size):
     for score in (genpr.embed, lambda *given, **options: genpr.score(folder, folder, **options)):
         with raising(UsageError, "bad-option"):
             score(folder, Counting(), batch_size=batch_size)
+
+
+def test_iterator_without_images_is_an_error(pixels):
+    spent = iter([pixels])
+    next(spent)
+    for iterator in (spent, iter(())):
+        with raising(DataError, "no-images"):
+            genpr.embed(iterator, Counting())
 
 
 @devices

@@ -76,6 +76,8 @@ def test_images_are_read_only_on_request():
         (np.zeros((4, 4), np.uint8), "array-type", "ndarray of uint8 (4, 4)"),
         ({"image": IMAGES[0]}, "array-type", "dict"),
         (None, "array-type", "NoneType"),
+        (1.5, "array-type", "pass features as one array"),
+        (torch.ones(3), "array-type", "pass features as one array"),
     ],
 )
 def test_first_element_that_is_not_an_image_is_an_error_at_opening(element, code, cause):

@@ -64,6 +64,19 @@ def test_objects_without_images_are_usage_errors(value):
     assert raised(UsageError, open_source, value).code == "source-kind"
 
 
+class Table(list):
+    """As of pandas or polars."""
+
+    columns = ("a", "b")
+    to_numpy = None
+
+
+def test_tables_are_usage_errors_that_name_the_conversion():
+    error = raised(UsageError, open_source, Table(IMAGES))
+    assert error.code == "source-kind"
+    assert "to_numpy" in str(error)
+
+
 def test_opening_files_needs_no_torch(every_source):
     code = "import sys; from genpr.images.source import open_source\n"
     code += "\n".join(f"list(open_source({str(path)!r}))[0].read()" for path in every_source)
