@@ -31,15 +31,16 @@ _DEFAULTS: dict[int, signal._HANDLER] = {
 }
 _SHOW_CURSOR = "\x1b[?25h\r\x1b[K"  # a progress bar hides it
 _STDOUT, _STDERR = 1, 2
-_kept: list[int] = []  # stdout and stderr of a muted process
+_outputs = [_STDOUT, _STDERR]  # the first is that of results
+_kept: list[int] = []  # copies of these of a muted process
 
 
 def mute() -> None:
     """Discard all further output of this process, also that of C++ libraries."""
     if not _kept:
-        _kept.extend(map(os.dup, (_STDOUT, _STDERR)))
+        _kept.extend(map(os.dup, _outputs))
         with Path(os.devnull).open("w") as null:
-            for number in (_STDOUT, _STDERR):
+            for number in _outputs:
                 os.dup2(null.fileno(), number)
 
 
@@ -47,7 +48,7 @@ def unmute() -> None:
     """Undo `mute`."""
     while _kept:
         kept = _kept.pop()
-        os.dup2(kept, _STDOUT + len(_kept))
+        os.dup2(kept, _outputs[len(_kept)])
         os.close(kept)
 
 
@@ -62,18 +63,21 @@ class _LenientWriter(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """Open those of the three standard streams that this process was started without.
+    """Open those of the three standard streams that this process was started without, and keep stdout for results.
 
     Otherwise a file that is opened later would get their numbers. Such a stdin is empty, and such a stdout fails at the first
-    write; stderr never fails.
+    write; stderr never fails. Results get a copy of the descriptor of stdout, which itself becomes stderr, because C
+    libraries and child processes of the user's code write to it.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(_STDOUT, "w", encoding="utf-8", closefd=False)
+    _outputs.insert(0, os.dup(_STDOUT))
+    os.dup2(_STDERR, _STDOUT)
+    codec = ("utf-8", "strict") if sys.stdout is None else (sys.stdout.encoding, sys.stdout.errors)
+    sys.stdout = sys.__stdout__ = os.fdopen(_outputs[0], "w", -1, *codec, closefd=False)  # type: ignore[misc]
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
@@ -114,7 +118,7 @@ class SignalReport:
         if at_once:
             has_cursor = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
             _write_at_once(f"{_SHOW_CURSOR * has_cursor}error: {word}\n", _STDERR)
-            _write_at_once(f"{record}\n" * self._as_json, _STDOUT)
+            _write_at_once(f"{record}\n" * self._as_json, _outputs[0])
         else:
             print_stderr(f"error: {word}")
             if self._as_json:

@@ -74,6 +74,26 @@ def test_closed_pipe_ends_the_command_without_a_message():
     assert started(*GENPR, "list", "metrics", redirected="| true").stderr == ""
 
 
+def test_output_of_libraries_and_child_processes_is_not_on_stdout(tmp_path):
+    (tmp_path / "noisy.py").write_text(
+        "import ctypes, os, torch\n"
+        "class Noisy(torch.nn.Module):\n"
+        "    dim = 3\n"
+        "    def forward(self, x):\n"
+        "        os.system('echo child')\n"
+        "        ctypes.CDLL(None).puts(b'library')\n"
+        "        return x.float().mean((2, 3))\n"
+    )
+    for side in "ab":
+        np.save(
+            tmp_path / f"{side}.npy", np.random.default_rng(ord(side)).integers(0, 256, (20, 4, 4, 3), "u1")
+        )
+    options = ("--extractor", "noisy.py:Noisy", "--no-control", "--no-intervals", "--json")
+    done = started(*GENPR, "score", "a.npy", "b.npy", *options, folder=tmp_path, PYTHONPATH=str(ROOT))
+    assert json.loads(done.stdout)["fake"]["n"] == 20
+    assert {"child", "library"} <= set(done.stderr.splitlines())
+
+
 def test_files_in_the_working_directory_do_not_configure_plots(files, tmp_path):
     """The page is written although stdout is full, which is one error."""
     started_file, programs = tmp_path / "started", tmp_path / "programs"
