@@ -46,6 +46,7 @@ _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
 _START_TIMEOUT = timedelta(minutes=5)
+_MAX_SECONDS = 365 * 86_400
 _NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
 _CHUNK = 2**26  # bytes of one rank per operation
 _GATHERED = 2**24  # bytes of all ranks per gather; gloo, which copies them, is slower with 4 or 64 MB
@@ -307,10 +308,13 @@ def rank_zero_only() -> bool:
     return communicator.is_rank_zero
 
 
-def check_seconds(name: str, seconds: float) -> None:
-    """Check a time limit."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise UsageError(f"{name} must be a positive number of seconds, not {seconds!r}", code="bad-option")
+def check_seconds(name: str, seconds: float, *, may_be_zero: bool = False) -> None:
+    """Check a time, which the system must be able to wait for."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= _MAX_SECONDS or (not seconds and not may_be_zero):
+        least = "from 0" if may_be_zero else "above 0 and up"
+        text = f"{name} must be a number of seconds {least} to {_MAX_SECONDS:,} (a year), not {seconds!r:.60}"
+        raise UsageError(text, code="bad-option")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from genpr.distributed import check_seconds
 from genpr.errors import UsageError
 from genpr.features.options import option
 from genpr.validation import check_flag
@@ -119,7 +120,4 @@ class WatchOptions:
 
     def __post_init__(self) -> None:
         check_flag(self.keep_results, "keep_results")
-        if not self.settle >= 0:
-            raise UsageError(
-                f"settle must be a number of seconds, 0 or more, not {self.settle!r}", code="bad-option"
-            )
+        check_seconds("settle", self.settle, may_be_zero=True)

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from genpr.checkpoints.options import WatchOptions
 from genpr.checkpoints.score_log import Record, ScoreLog, scored_record, settings_of
+from genpr.distributed import check_seconds
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
 from genpr.storage import check_outside
+from genpr.validation import check_count
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
@@ -146,8 +148,9 @@ class Watcher:
             UsageError: A number is out of range.
             ResourceError: The folder was removed, the device or memory fails, or the log cannot be written.
         """
-        if not interval > 0 or (until is not None and until < 1):
-            raise UsageError("interval must be positive, and until at least 1", code="bad-option")
+        check_seconds("interval", interval)
+        if until is not None:
+            check_count(until, "until", minimum=1)
         self._check_log()
         while not self._is_done(until):
             waiting = self.poll(until=until)

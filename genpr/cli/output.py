@@ -54,8 +54,8 @@ def threshold(text: str) -> tuple[str, float]:
         least = float(number)
     except ValueError:
         least = math.nan
-    if math.isnan(least):  # a value is never below NaN, so the threshold would never be missed
-        expected = "a number after =" if separator else "metric=x, such as precision=0.7"
+    if not math.isfinite(least):  # the threshold would always be missed, or never
+        expected = "a finite number after =" if separator else "metric=x, such as precision=0.7"
         raise click.BadParameter(f"{text!r}: expected {expected}")
     return metric, least
 

@@ -16,6 +16,7 @@ from genpr.cli.console import print_stderr, print_stdout, progress_bars, show_no
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, refuse_given, score_options
 from genpr.cli.output import FILE, TextOutput, input_paths
+from genpr.distributed import check_seconds
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
@@ -24,9 +25,6 @@ from genpr.storage import check_outside
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import ScoreLog
     from genpr.evaluation.result import Result
-
-
-_SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +47,7 @@ class WatchFlags(WatchOptions, CheckpointFlags):
     until: int | None = option(
         None, "Exit when N sources have been scored or cannot be scored.", least=1, metavar="N"
     )
-    poll: float = option(
-        10.0, "Time between two scans of DIR.", group="inputs", type=_SECONDS, metavar="SECONDS"
-    )
+    poll: float = option(10.0, "Time between two scans of DIR.", group="inputs", metavar="SECONDS")
     pattern: str | None = option(
         None,
         "Names of checkpoint files, such as '*ema.pt'.",
@@ -59,6 +55,10 @@ class WatchFlags(WatchOptions, CheckpointFlags):
         unset="*.pt, .pth, .ckpt, .pkl, .safetensors, .bin",
         metavar="GLOB",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_seconds("poll", self.poll)
 
 
 @click.command(cls=GroupedCommand, name="watch")

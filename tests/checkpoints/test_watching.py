@@ -270,10 +270,10 @@ def test_only_samples_are_scored(folder, tmp_path, watch):
 
 
 def test_invalid_numbers_are_errors(watch):
-    for settle in (-1, float("nan")):
+    for settle in (-1, float("nan"), float("inf"), 1e9):
         with raising(UsageError, "bad-option"):
             WatchOptions(settle=settle)
-    for options in ({"interval": 0}, {"until": 0}):
+    for options in ({"interval": 0}, {"interval": float("inf")}, {"until": 0}):
         with watch() as run, raising(UsageError, "bad-option"):
             run.watcher.run(**options)
 

@@ -115,7 +115,10 @@ sweep real.npy fake.npy                                                     2 us
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
 sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
 sweep blobs --generator gan.py:none --psi 1                                 2 custom-generator
-watch NOW real.npy samples --poll 0                                         2 usage
+watch NOW real.npy samples --poll 0                                         2 bad-option
+watch NOW real.npy samples --poll inf                                       2 bad-option
+watch NOW real.npy samples --settle inf                                     2 bad-option
+watch NOW real.npy samples --settle 1e9                                     2 bad-option
 watch NOW real.npy samples --until 0                                        2 usage
 watch NOW real.npy samples LOAD --done-file DONE                            2 usage
 cache prune                                                                 2 usage
@@ -126,6 +129,8 @@ demo --device nonsense                                                      2 un
 list nonsense                                                               2 usage
 watch NOW real.npy samples --pattern ema*                                   2 usage
 score real fake GABOR --fail-under recall=nan                               2 usage
+score real.npy fake.npy --metrics fd --fail-over fd=inf                     2 usage
+sweep real.npy 1=fake.npy --at-least recall=1e400                           2 usage
 score real fake GABOR --metrics fd --fail-under fd=1                        2 usage
 """
 

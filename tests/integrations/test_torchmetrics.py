@@ -159,6 +159,7 @@ def test_float_images_have_a_declared_range(numbers):
         ({"image_range": (0, float("inf"))}, "two numbers"),
         ({"image_range": (0, 1), "normalize": True}, "one of the two"),
         ({"sync_timeout": 0}, "sync_timeout must be"),
+        ({"sync_timeout": 1e10}, "sync_timeout must be"),  # more than threads can wait
         ({"metrics": ["precision", "fid"]}, "one object per network"),
         ({"metrics": ["nonsense"]}, "nonsense"),
         ({"k": 0}, "k"),
