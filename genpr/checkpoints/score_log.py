@@ -79,7 +79,11 @@ class ScoreLog:
         busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
         with ExitStack() as lock:
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
-            self._text, self.records = self._read()
+            self._text, records = self._read()
+            self.records, self._last_of = list[Record](), dict[object, Record]()
+            for number, record in enumerate(records, 1):
+                self.check(record, f"line {number} of {path} was")
+                self._add(record)
             best = self.paths[1]
             if best.exists() and not (self.records and _is_best(best)):
                 raise _foreign(best)
@@ -108,15 +112,23 @@ class ScoreLog:
         value = self._criterion.value_in(record["metrics"])
         return value if value is not None and math.isfinite(value) else None
 
-    def check(self, facts: Record) -> None:
+    def check(self, facts: Record, what: str = "") -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
-        if self.records and (differing := differences(self.records[-1], facts)):
+        before = (*self.records[-1:], self._last_of.get(_kind(facts), facts))
+        if differing := dict.fromkeys(name for each in before for name in differences(each, facts)):
+            remedy = "use the same options, reals and generator"
+            if what:
+                remedy = "move the lines of other runs to another file"
             raise UsageError(
-                f"the scores in {self.path} were computed differently ({', '.join(differing)}); write to a file in another "
-                "folder (--log), or use the same options, reals and generator",
+                f"{what or f'the scores in {self.path} were'} computed differently ({', '.join(differing)}); write to a file in "
+                f"another folder (--log), or {remedy}",
                 code="other-recipe",
                 path=str(self.path),
             )
+
+    def _add(self, record: Record) -> None:
+        self.records.append(record)
+        self._last_of[_kind(record)] = record
 
     def check_result(self, name: str, facts: Record) -> None:
         """Check that a kept result replaces only one with the same facts, which an interrupted watch left ("foreign-file")."""
@@ -145,7 +157,7 @@ class ScoreLog:
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         replace_file(self.path, self._text + line)
         self._text += line
-        self.records.append(parse_json(line))
+        self._add(parse_json(line))
         self._write_best()
 
     def _read(self) -> tuple[bytes, list[Record]]:
@@ -229,6 +241,11 @@ def differences(before: Record, after: Record) -> list[str]:
         known.discard("recipe")
     names = [name for name in {**new, **old} if name.partition(".")[0] in known]
     return [name for name in names if new.get(name) != old.get(name)]
+
+
+def _kind(record: Record) -> str:
+    """Equal for records that must have equal settings hashes."""
+    return str([record.get(key) for key in _MAY_DIFFER])
 
 
 def _comparable(record: Record) -> dict[str, Any]:

@@ -522,6 +522,21 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
     assert len(lines(folder)) == 2
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"real": "0"}, {"seed": 7}, {"recipe": {"k": 3}}, {"n_real": 5, "n_fake": 7}, {"fingerprint": "0"}],
+    ids=str,
+)
+def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_lines, changes):
+    first, second = map(json.loads, two_lines.splitlines())
+    records = [first | changes, second, second | {"name": "c.npy", "n_fake": 31, "fingerprint": "1"}]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / "genpr.jsonl").write_text(text)
+    with raising(UsageError, "other-recipe", next(iter(changes))):
+        watch()
+    assert (folder / "genpr.jsonl").read_text() == text
+
+
 def test_log_of_an_earlier_version_has_no_recipe(folder, watch, two_lines):
     records = [json.loads(line) for line in two_lines.splitlines()]
     for record in records:
