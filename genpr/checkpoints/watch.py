@@ -130,9 +130,10 @@ class Watcher:
         self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
         check_outside(log.path, [evaluator.source])
-        for entry in log.path.absolute().parents:
-            if entry.parent.samefile(folder) and self._pending(entry) is not None:
-                check_outside(log.path, [entry])
+        above, top = (Path(os.path.realpath(path)).parents for path in (log.path, folder / log.path.name))
+        places = {*map(str, above)} - {*map(str, top)}
+        inside = [entry for entry in folder.iterdir() if places and os.path.realpath(entry) in places]
+        check_outside(log.path, [entry for entry in inside if self._pending(entry) is not None])
         self._settings = settings_of(evaluator)
         self._is_comparable = not log.records  # or whether the log was found to have the same settings
 

@@ -477,6 +477,21 @@ def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
             Watcher(in_reals, folder, log)
 
 
+def test_folder_may_be_given_with_dots_and_beside_images(folder, evaluator, tmp_path):
+    (tmp_path / "0.png").touch()
+    (folder / "images").mkdir()
+    (folder / "images" / "0.png").touch()
+    (tmp_path / "link").symlink_to(folder)
+    (folder / "latest").symlink_to(".")
+    for name in ("run/../run", "link", "run/images/.."):
+        dotted = Path(f"{tmp_path}/{name}")
+        with ScoreLog(dotted / "genpr.jsonl") as log:
+            Watcher(evaluator, dotted, log)
+    dotted = Path(f"{folder}/../link/images")
+    with ScoreLog(dotted / "log.jsonl") as log, raising(UsageError, "output-is-input"):
+        Watcher(evaluator, tmp_path / "link", log)
+
+
 def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
     (folder / "best.json").write_text("mine")
     with pytest.raises(UsageError) as caught:
