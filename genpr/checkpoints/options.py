@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from genpr.distributed import check_seconds
@@ -121,3 +122,8 @@ class WatchOptions:
     def __post_init__(self) -> None:
         check_flag(self.keep_results, "keep_results")
         check_seconds("settle", self.settle, may_be_zero=True)
+        if self.done_file is not None and (
+            self.done_file in ("", "..") or Path(self.done_file).name != self.done_file
+        ):
+            text = f"done_file must be the name of a file, such as COMPLETE, not {self.done_file!r:.60}"
+            raise UsageError(text, code="bad-option")

@@ -74,6 +74,18 @@ class GroupedCommand(click.Command):
         if self._has_more:
             self.params.append(_help_all())
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse empty values, such as unset variables of a shell, since an empty path is the working folder."""
+        if not ctx.resilient_parsing:
+            given, _, _ = self.make_parser(ctx).parse_args([*args])
+            for each in self.params:
+                value = given.get(each.name or "")
+                if each.name != "prefix" and (
+                    value == "" or (isinstance(value, list | tuple) and "" in value)
+                ):
+                    raise click.BadParameter("it is empty", ctx=ctx, param=each)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click.Command
         """Run the command, which needs the same options on all ranks that share it ("ranks-differ")."""
         flags = {each.name or "": each.opts[0] for each in self.params if isinstance(each, click.Option)}

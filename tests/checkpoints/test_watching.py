@@ -269,6 +269,12 @@ def test_only_samples_are_scored(folder, tmp_path, watch):
         ]
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a/", "/"])
+def test_done_file_is_a_name(name):
+    with raising(UsageError, "bad-option"):
+        WatchOptions(done_file=name)
+
+
 def test_invalid_numbers_are_errors(watch):
     for settle in (-1, float("nan"), float("inf"), 1e9):
         with raising(UsageError, "bad-option"):

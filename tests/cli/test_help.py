@@ -28,6 +28,23 @@ def commands():
 ALL = dict(commands())
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_empty_values_are_errors(genpr, name):
+    context = click.Context(ALL[name])
+    options = [each for each in ALL[name].get_params(context) if not getattr(each, "is_flag", True)]
+    for each in options:
+        if each.name != "prefix":
+            for words in ((each.opts[0], ""), (f"{each.opts[-1]}=",)):
+                code, out, err = genpr(*name.split(), *words)
+                assert (code, out) == (2, "")
+                assert each.opts[0] in err
+    for each in ALL[name].params:
+        if each.param_type_name == "argument" and not isinstance(each.type, click.Choice):
+            code, out, err = genpr(*name.split(), *("a" * (each.nargs < 0)), "", "a", "a")
+            assert (code, out) == (2, "")
+            assert "it is empty" in err
+
+
 @pytest.fixture
 def help_of(genpr, monkeypatch):
     def call(*words, columns=100):
