@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from genpr.checkpoints.options import WatchOptions
 from genpr.checkpoints.score_log import Record, ScoreLog, scored_record, settings_of
 from genpr.distributed import check_seconds
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, ResourceError, UsageError, some
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
 from genpr.storage import check_outside
@@ -136,6 +136,7 @@ class Watcher:
         check_outside(log.path, [entry for entry in inside if self._pending(entry) is not None])
         self._settings = settings_of(evaluator)
         self._is_comparable = not log.records  # or whether the log was found to have the same settings
+        self._is_explained = bool(log.records)
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
         """Poll the folder until an interruption, or as given by `once` and `until`.
@@ -219,7 +220,16 @@ class Watcher:
             raise ResourceError(text, code="unreadable", path=str(self._folder)) from error
         new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
         paths = [path for path in new if os.path.realpath(path) not in self._ignored]
-        return [pending for path in paths if (pending := self._pending(path)) is not None]
+        found = [pending for path in paths if (pending := self._pending(path)) is not None]
+        if paths and not found and not self._is_explained:
+            self._is_explained = True
+            needed = "checkpoints are files whose names match --pattern"
+            if self._source_of is samples_at:
+                kinds = ", ".join(SAMPLE_SUFFIXES)
+                needed = f"a sample is a folder of images, or a file that ends in {kinds}; move loose images to a folder each"
+            has = some([path.name for path in paths])
+            self._on_message(f"{self._folder} has nothing to score yet, but {has}; {needed}")
+        return found
 
     def _pending(self, path: Path) -> PendingSource | None:
         """One entry of the folder; None if it is not a sample, has no image yet, or was removed."""

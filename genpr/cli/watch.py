@@ -17,6 +17,7 @@ from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, refuse_given, score_options
 from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.distributed import check_seconds
+from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
@@ -59,6 +60,9 @@ class WatchFlags(WatchOptions, CheckpointFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_seconds("poll", self.poll)
+        if "/" in (self.pattern or ""):
+            text = f"pattern must match names of files directly in DIR, so it has no '/', not {self.pattern!r:.60}"
+            raise UsageError(text, code="bad-option")
 
 
 @click.command(cls=GroupedCommand, name="watch")
@@ -132,7 +136,7 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
     elif log.records:
         print_stdout(watched_table(log.records, log.best, log.by))
     else:
-        print_stderr("no samples were scored, because none are complete")
+        print_stderr("no samples were scored")
 
 
 def _print_record(

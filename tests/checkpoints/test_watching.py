@@ -269,6 +269,18 @@ def test_only_samples_are_scored(folder, tmp_path, watch):
         ]
 
 
+def test_folder_without_samples_is_reported_once(folder, watch):
+    with watch(settle=0) as run:
+        assert run.watcher.poll() == run.messages == []
+        for name in ("0.png", "1.png"):
+            (folder / name).touch()
+        for _ in range(2):
+            assert run.watcher.poll() == []
+        (line,) = run.messages
+        assert "0.png, 1.png" in line
+        assert "folder" in line
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a/", "/"])
 def test_done_file_is_a_name(name):
     with raising(UsageError, "bad-option"):

@@ -75,6 +75,15 @@ def test_bad_source_is_reported_and_different_sizes_are_in_the_table(genpr, run,
     assert "a.npz cannot be scored yet (array-damaged)" in err
 
 
+def test_pattern_without_a_match_is_reported(genpr, run, tmp_path):
+    (tmp_path / "gan.py").write_text("def load(path): pass")
+    options = ("--generator", "gan.py:load", "--pattern", "*.pt")
+    code, out, err = genpr("watch", "real.npy", "run", *NOW, *options)
+    assert (code, out) == (0, "")
+    assert "epoch_1.npy" in err
+    assert "--pattern" in err
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, as_json):
     def interrupted(_seconds):
