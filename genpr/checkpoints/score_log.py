@@ -85,7 +85,7 @@ class ScoreLog:
                 self.check(record, f"line {number} of {path} was")
                 self._add(record)
             best = self.paths[1]
-            if best.exists() and not (self.records and _is_best(best)):
+            if best.exists() and not self.records:
                 raise _foreign(best)
             with report_write_errors(folder):  # temporary files of an interrupted run
                 remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
@@ -181,7 +181,10 @@ class ScoreLog:
     def _write_best(self) -> None:
         """Update `best.json`."""
         best, path = self.best, self.paths[1]
+        check_place(path)
         with report_write_errors(path):
+            if path.exists() and not _is_best(path):
+                raise _foreign(path)
             if best is None:
                 path.unlink(missing_ok=True)  # of another criterion
                 return

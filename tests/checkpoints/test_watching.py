@@ -476,6 +476,25 @@ def test_kept_result_replaces_only_one_of_the_same_settings(folder, watch, evalu
     assert kept.read_text().startswith("{\n")
 
 
+def test_best_that_is_replaced_during_a_watch_is_kept(folder, watch):
+    best = folder / "best.json"
+    put(folder, "a.npy", scale=0.5)
+    run = watch(settle=0)
+    with raising(UsageError, "foreign-file"), run:
+        run.watcher.poll()
+        best.write_text("mine")
+        put(folder, "b.npy", scale=0.9)
+        run.watcher.poll()
+    assert (best.read_text(), len(lines(folder))) == ("mine", 2)
+    best.unlink()
+    with raising(UsageError, "output-is-link"), watch():
+        best.unlink()
+        best.symlink_to("elsewhere")
+    best.unlink()
+    with watch():
+        assert json.loads(best.read_text())["name"] == "b.npy"
+
+
 def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
     for name in ("genpr.jsonl", "best.json"):
         (folder / name).symlink_to(tmp_path / "elsewhere")
