@@ -134,17 +134,18 @@ def run(
     `report` prints a signal, and `around` calls the command.
     """
     as_json = "--json" in args
+    report = report or SignalReport(as_json=as_json)
     try:
         # A separate context, since options such as --follow-symlinks apply to this command only.
         context = copy_context()
         outcome = around(
-            lambda: context.run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
+            lambda: context.run(cli.main, [*args], prog_name="genpr", standalone_mode=False, obj=report)
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
     except (click.Abort, KeyboardInterrupt) as error:
-        return (report or SignalReport(as_json=as_json)).print(signal_of(error))
+        return report.print(signal_of(error))
     except (Exception, SystemExit) as error:  # a bug must not look like a result
         if isinstance(error, SystemExit) and "_GENPR_COMPLETE" in os.environ:  # click's end of a completion
             raise

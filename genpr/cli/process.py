@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType
@@ -101,18 +102,23 @@ def signal_of(error: BaseException) -> int:
 
 
 class SignalReport:
-    """The message about a signal, with a record on stdout if `as_json`; one of two threads prints it once."""
+    """The message about a signal, with a record on stdout if `as_json`; one of two threads prints it once.
+
+    The record also has the `scores` that a command sets.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._is_due = threading.Lock()
+        self.scores: Mapping[str, object] = {}
 
     def print(self, number: int, *, at_once: bool = False) -> int:
         """Print it and return the exit code; `at_once` bypasses buffers and locks, which a blocked thread may hold."""
         from genpr.cli.console import print_stderr, print_stdout
 
         word, code = _WORDS[signal.Signals(number)], 128 + number
-        record = json.dumps({"error": {"code": word, "message": word, "exit_code": code, "path": None}})
+        error = {"code": word, "message": word, "exit_code": code, "path": None}
+        record = json.dumps({"error": error, **self.scores})
         if not self._is_due.acquire(blocking=False):
             return code
         if at_once:

@@ -121,19 +121,26 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
                 )
                 watcher.run(once=flags.once, until=flags.until, interval=flags.poll)
         except KeyboardInterrupt:  # the usual end of a watch
-            if not output.as_json:  # with --json, stdout has only the record of the interruption
-                _show(log, as_json=False)
+            if output.as_json:
+                click.get_current_context().obj.scores = _scores_of(log)
+            else:
+                _show(log)
             raise
-        _show(log, as_json=output.as_json)
+        if output.as_json:
+            print_stdout(json.dumps(_scores_of(log), allow_nan=False))
+        else:
+            _show(log)
 
 
-def _show(log: ScoreLog, *, as_json: bool) -> None:
+def _scores_of(log: ScoreLog) -> dict[str, object]:
+    return {"by": log.by, "best": log.best, "records": log.records}
+
+
+def _show(log: ScoreLog) -> None:
     """Print all scores at the end."""
     from genpr.report.checkpoint_tables import watched_table
 
-    if as_json:
-        print_stdout(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
-    elif log.records:
+    if log.records:
         print_stdout(watched_table(log.records, log.best, log.by))
     else:
         print_stderr("no samples were scored")

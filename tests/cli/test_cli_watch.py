@@ -96,7 +96,10 @@ def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, 
     assert "interrupted" in err
     assert len(lines(run)) == 3
     if as_json:
-        assert json.loads(out)["error"]["code"] == "interrupted"
+        found = json.loads(out)
+        assert found["error"]["code"] == "interrupted"
+        assert [record["name"] for record in found["records"]] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+        assert (found["by"], found["best"]["name"]) == ("f1", "epoch_2.npy")
     else:
         assert "best by f1" in out
 
