@@ -256,7 +256,10 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, error: Exception) -> ResourceError:
     reason = getattr(error, "strerror", None) or error
-    text = f"{path} cannot be written ({reason}); check free space and the permissions of its folder"
+    remedy = "check free space and the permissions of its folder"
+    if isinstance(error, FileNotFoundError):
+        remedy = "check that its folder still exists"
+    text = f"{path} cannot be written ({reason}); {remedy}"
     return ResourceError(text, code="unwritable", path=str(path))
 
 

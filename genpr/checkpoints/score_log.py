@@ -6,18 +6,19 @@ start. Only one process at a time writes to a folder. Importing this module does
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.options import named_by_code
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, GenprError, UsageError
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 BEST, RESULTS = "best.json", "genpr-results"
+_LONGEST_NAME = 255 - len(".json")
 _LOCK = ".genpr-watch.lock"
 _CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
 # If these differ, the settings hash may differ too, since it records how a metric treats few images.
@@ -96,8 +98,8 @@ class ScoreLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        with self._lock:
+    def __exit__(self, kind: object, *_error: object) -> None:
+        with self._lock, suppress(*[GenprError] * (kind is not None)):  # the first error is the cause
             self._write_best()
 
     @property
@@ -138,6 +140,8 @@ class ScoreLog:
             raise _foreign(path)
 
     def _path_of(self, name: str) -> Path:
+        if len(encoded := os.fsencode(name)) > _LONGEST_NAME:
+            name = f"{encoded[:200].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:16]}"
         return self.path.parent / RESULTS / f"{name}.json"
 
     def append(self, record: Record, *, whole: str | None = None) -> None:

@@ -153,7 +153,7 @@ def run(
         print_stderr(f"error: {record['message']}")
         if as_json and record["code"] != "stdout" and RESULT_PRINTED not in getattr(error, "__notes__", ()):
             with suppress(ResourceError):
-                print_stdout(json.dumps({"error": record}))
+                print_stdout(json.dumps({"error": record, **report.scores}))
         return int(record["exit_code"])
     return outcome if isinstance(outcome, int) else 0
 

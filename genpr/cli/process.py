@@ -104,7 +104,7 @@ def signal_of(error: BaseException) -> int:
 class SignalReport:
     """The message about a signal, with a record on stdout if `as_json`; one of two threads prints it once.
 
-    The record also has the `scores` that a command sets.
+    The record, and that of another error, also has the `scores` that a command sets.
     """
 
     def __init__(self, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, refuse_given, score_options
 from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.distributed import check_seconds
-from genpr.errors import UsageError
+from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
@@ -120,10 +120,10 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
                     on_record=partial(_print_record, log, set(), quiet=output.quiet),
                 )
                 watcher.run(once=flags.once, until=flags.until, interval=flags.poll)
-        except KeyboardInterrupt:  # the usual end of a watch
+        except (KeyboardInterrupt, ResourceError):  # Ctrl-C is the usual end of a watch
             if output.as_json:
                 click.get_current_context().obj.scores = _scores_of(log)
-            else:
+            elif log.records:
                 _show(log)
             raise
         if output.as_json:

@@ -626,9 +626,18 @@ def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evalua
             return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=0, evaluator=Moving(evaluator)) as run:
+    with raising(ResourceError, "unreadable"), watch(settle=0, evaluator=Moving(evaluator)) as run:
         assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
-        with raising(ResourceError, "unreadable"):
-            run.watcher.poll()
-        folder.mkdir()
+        run.watcher.poll()
+
+
+def test_results_of_long_names_are_kept(folder, watch):
+    names = [f"{'é' * 123}{number}.npy" for number in (1, 2)]  # 251 bytes
+    for name in [*names, "a.npy"]:
+        put(folder, name)
+    with watch(settle=0, keep_results=True) as run:
+        run.watcher.poll()
+    assert run.scored() == ["a.npy", *names]
+    kept = [json.loads(path.read_text())["fake"]["source"] for path in (folder / "genpr-results").iterdir()]
+    assert {Path(source).name for source in kept} == {*run.scored()}

@@ -1,6 +1,7 @@
 """`genpr watch` and `genpr rank`: what they print, what they write, and their exit codes."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -98,8 +99,26 @@ def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, 
     if as_json:
         found = json.loads(out)
         assert found["error"]["code"] == "interrupted"
-        assert [record["name"] for record in found["records"]] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+        assert [record["name"] for record in found["records"]] == [
+            "epoch_1.npy",
+            "epoch_2.npy",
+            "epoch_10.npy",
+        ]
         assert (found["by"], found["best"]["name"]) == ("f1", "epoch_2.npy")
+    else:
+        assert "best by f1" in out
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_folder_that_is_removed_is_an_error_after_the_scores(genpr, run, monkeypatch, as_json):
+    monkeypatch.setitem(watch.Watcher.__init__.__kwdefaults__, "sleep", lambda _seconds: shutil.rmtree(run))
+    code, out, err = genpr("watch", "real.npy", "run", "--settle", "0", *["--json"] * as_json)
+    assert code == 4
+    assert "still exists" in err
+    assert "free space" not in err
+    if as_json:
+        found = json.loads(out)
+        assert (found["error"]["code"], len(found["records"])) == ("unreadable", 3)
     else:
         assert "best by f1" in out
 
