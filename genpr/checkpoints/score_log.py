@@ -48,6 +48,8 @@ _COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_im
 _PER_CHECKPOINT = ("checkpoint", "weights")
 _RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 _is_best = marked_by(lambda head: head.startswith(b'{\n "schema": 1,\n "name": '))
 
 Record = Mapping[str, Any]
@@ -158,7 +160,8 @@ class ScoreLog:
             with report_write_errors(path):
                 path.parent.mkdir(exist_ok=True)
             replace_file(path, f"{whole}\n")
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        text = json.dumps(record, allow_nan=False, ensure_ascii=False)
+        line = _SURROGATE.sub(lambda found: "\\" + readable(found[0]), text).encode() + b"\n"
         replace_file(self.path, self._text + line)
         self._text += line
         self._add(parse_json(line))
@@ -197,6 +200,11 @@ class ScoreLog:
             text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
             if not path.exists() or _content(path) != text.encode():
                 replace_file(path, text)
+
+
+def readable(name: str) -> str:
+    r"""A name with escapes such as `\udcff` for bytes that are not UTF-8, which readers of JSON refuse."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _foreign(path: Path) -> UsageError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.options import WatchOptions
-from genpr.checkpoints.score_log import Record, ScoreLog, scored_record, settings_of
+from genpr.checkpoints.score_log import Record, ScoreLog, readable, scored_record, settings_of
 from genpr.distributed import check_seconds
 from genpr.errors import DataError, ResourceError, UsageError, some
 from genpr.images.datasets import CountedBatches
@@ -47,8 +47,8 @@ class PendingSource:
 
     @property
     def name(self) -> str:
-        """Its name in the watched folder."""
-        return self.path.name
+        """Its name in the watched folder, as it is in the log."""
+        return readable(self.path.name)
 
 
 def samples_at(path: Path) -> str | None:
@@ -126,7 +126,7 @@ class Watcher:
         self._ignored = {os.path.realpath(path) for path in (*self._options.ignored, *log.paths)}
         self._on_message, self._on_record = on_message, on_record
         self._clock, self._sleep = clock, sleep
-        self._scored = {record["name"] for record in log.records}
+        self._scored = {readable(record["name"]) for record in log.records}
         self._due: dict[str, tuple[str, float]] = {}  # by name: a listing, and when it is complete
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
         check_outside(log.path, [evaluator.source])
@@ -218,7 +218,8 @@ class Watcher:
         except OSError as error:
             text = f"the watched folder {self._folder} cannot be listed ({error.strerror}); check that it still exists"
             raise ResourceError(text, code="unreadable", path=str(self._folder)) from error
-        new = [self._folder / name for name in sorted(names, key=natural_order) if name not in self._scored]
+        ordered = sorted(names, key=natural_order)
+        new = [self._folder / name for name in ordered if readable(name) not in self._scored]
         paths = [path for path in new if os.path.realpath(path) not in self._ignored]
         found = [pending for path in paths if (pending := self._pending(path)) is not None]
         if paths and not found and not self._is_explained:

@@ -632,6 +632,23 @@ def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evalua
         run.watcher.poll()
 
 
+def test_log_of_undecodable_names_is_valid_unicode(folder, watch):
+    names = ["a\udcff.npy", "é🙂.npy"]
+    for name in names:
+        put(folder, name)
+    with watch(settle=0, keep_results=True) as run:
+        run.watcher.poll()
+    text = (folder / "genpr.jsonl").read_text()
+    shown = [json.loads(line)["name"] for line in text.splitlines()]
+    assert shown == run.scored() == [r"a\udcff.npy", "é🙂.npy"]
+    json.dumps(lines(folder), ensure_ascii=False).encode()
+    old = text.replace(r"\\udcff", r"\udcff")  # as earlier versions wrote it
+    for content in (text, old):
+        (folder / "genpr.jsonl").write_text(content)
+        with watch(settle=0) as run:
+            assert run.watcher.poll() == run.scored() == []
+
+
 def test_results_of_long_names_are_kept(folder, watch):
     names = [f"{'é' * 123}{number}.npy" for number in (1, 2)]  # 251 bytes
     for name in [*names, "a.npy"]:
