@@ -25,7 +25,7 @@ from genpr.storage import from_dict
 from genpr.validation import check_count, check_flag, is_plain, kind_of
 
 Model = TypeVar("Model")
-Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
+Images = Tensor | np.ndarray[Any, np.dtype[Any]]
 Generate = Callable[[Model], Iterable[Images]]
 Log = Callable[[dict[str, float], int], object]
 Mode = Literal["max", "min"]
@@ -123,7 +123,7 @@ class GeneratedBatches(Generic[Model]):
                     "batches, not one batch",
                     code="array-type",
                 )
-            taken = (as_uint8(batch, self.image_range) if isinstance(batch, Tensor) else batch)[:left]
+            taken = as_uint8(batch, self.image_range)[:left]
             left = None if left is None else left - len(taken)
             yield taken
         if left:
@@ -198,8 +198,8 @@ class GenprCallback(Generic[Model]):
 
     Args:
         real: An `Evaluator`, or a source of reals for it.
-        generate: Called with the model; returns batches of images, uint8 (b, 3, h, w), or floats of the declared range. Draw
-            them from fixed latents, so that steps differ only by the model.
+        generate: Called with the model; returns batches of images, tensors (b, 3, h, w) or arrays (b, h, w, 3), uint8 or floats of
+            the declared range. Draw them from fixed latents, so that steps differ only by the model.
         log: Called with the scores and the step.
         **options: The fields of `CallbackOptions`.
 

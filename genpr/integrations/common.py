@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
@@ -18,7 +19,7 @@ from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
 from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels, widened
-from genpr.validation import is_plain
+from genpr.validation import check_unmasked, is_plain
 
 
 def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
@@ -54,11 +55,14 @@ def warn_no_overlap(result: Result) -> None:
             warnings.warn(str(item), stacklevel=3)
 
 
-def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
-    """Images (n, 3, h, w) as uint8; floats are rounded half up (see `genpr.images.arrays`) and clamped to the range.
+def as_uint8(images: Any, image_range: ImageRange | None) -> Any:  # noqa: ANN401 - of the same type
+    """A tensor (n, 3, h, w) or array (n, h, w, 3) as uint8; floats are rounded half up (see `genpr.images.arrays`) and clamped.
 
     Truncation, as in torchmetrics, makes every image half a level darker.
     """
+    if isinstance(images, np.ndarray) and images.dtype in (np.float16, np.float32, np.float64):
+        check_unmasked(images, "a batch")
+        return as_uint8(torch.tensor(np.ascontiguousarray(images), device="cpu"), image_range).numpy()
     if not is_plain(images) or not images.is_floating_point():
         return images  # the image source reports other types
     if image_range is None:

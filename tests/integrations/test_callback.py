@@ -243,6 +243,14 @@ def test_batches_may_be_arrays_or_floats_of_a_declared_range(evaluator):
     assert floats(0, None) == expected
     with pytest.raises(DataError, match="training did not diverge"):
         GenprCallback(evaluator, lambda _: [images()[1] * float("nan")], image_range=(-1, 1))(0, None)
+    for kind in (np.float32, np.float64):
+        array = (as_array[:, ::-1].astype(kind) / 127.5 - 1)[:, ::-1]
+        array.flags.writeable = False
+        as_floats = GenprCallback(evaluator, lambda _, array=array: [array], image_range=(-1, 1))
+        assert as_floats(0, None) == floats(0, None)
+    masked = np.ma.masked_less(array, 0)
+    with raising(DataError, "masked-array"):
+        GenprCallback(evaluator, lambda _: [masked], image_range=(-1, 1))(0, None)
     model, state = Fader().train(), torch.get_rng_state()
     for batches, message in (([images()[1] / 255], "image_range"), (images()[1], "return a list of")):
         with pytest.raises(DataError, match=message):
