@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from genpr.distributed import TrainingRanks, check_seconds
-from genpr.errors import ResourceError
+from genpr.errors import ResourceError, UsageError
 from genpr.features.options import shared_options, takes_options
 from genpr.integrations.callback import (
     CallbackKeywords,
@@ -52,7 +52,7 @@ class GenprLightningCallback(pl.Callback):
         history: All scores, with epochs (from 0) as steps, and the best; equal on every rank.
 
     Raises:
-        UsageError: An option is impossible.
+        UsageError: An option is impossible; at the start of a fit, also if `every` is no multiple of `check_val_every_n_epoch`.
     """
 
     def __init__(
@@ -79,6 +79,13 @@ class GenprLightningCallback(pl.Callback):
     def best(self) -> Record | None:
         """The best record so far, the first of equal ones."""
         return self.history.best
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse an `every` of which some epochs have no validation loop, after which they would be scored."""
+        between = trainer.check_val_every_n_epoch if trainer.enable_validation else None
+        if self._every % (between or 1):
+            text = f"every must be a multiple of check_val_every_n_epoch = {between}, not {self._every}"
+            raise UsageError(text, code="bad-option")
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Score if training has a validation loop."""

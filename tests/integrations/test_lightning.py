@@ -10,6 +10,7 @@ import pytest
 import torch
 from fading_module import BEST_EPOCH, DARKNESS, generate, module_of, trainer_options
 from peers import Peer
+from raising import raising
 from training_images import OPTIONS, images
 
 import genpr
@@ -72,6 +73,18 @@ def test_callback_works_with_pytorch_lightning(tmp_path, evaluator):
     callback = ours.GenprLightningCallback(evaluator, generate)
     _, checkpoint = fit(tmp_path, callback, package=package)
     assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
+
+
+def test_every_must_be_a_multiple_of_the_epochs_between_validations(tmp_path, evaluator):
+    def run(every, *, validates=True, **options):
+        callback = ours.GenprLightningCallback(evaluator, generate, every=every)
+        fit(tmp_path, callback, validates=validates, max_epochs=4, check_val_every_n_epoch=2, **options)
+        return [record.step for record in callback.history.records]
+
+    with raising(UsageError, "bad-option"):
+        run(3)
+    assert run(2) == [1, 3]
+    assert run(3, validates=False) == run(3, limit_val_batches=0) == [2]
 
 
 def test_error_of_the_callback_ends_the_run(tmp_path, evaluator):
