@@ -28,6 +28,8 @@ except ModuleNotFoundError:
             "genpr.integrations.lightning needs Lightning: pip install lightning", code="package-missing"
         ) from error
 
+_PREFIX = "genpr/"
+
 
 @takes_options(CallbackOptions)
 class GenprLightningCallback(pl.Callback):
@@ -46,6 +48,8 @@ class GenprLightningCallback(pl.Callback):
         generate: Called with the module; see `GenprCallback`.
         prog_bar: Show the monitored score in the progress bar.
         timeout: Seconds that the other ranks wait for rank 0.
+        prefix: Replaces `genpr/` in the logged names, such as `ema/`, but not in `monitor` and `history`. Several callbacks of one
+            Trainer need different ones.
         **options: The fields of `CallbackOptions`.
 
     Attributes:
@@ -62,6 +66,7 @@ class GenprLightningCallback(pl.Callback):
         *,
         prog_bar: bool = True,
         timeout: float = 3600.0,
+        prefix: str = _PREFIX,
         **options: Unpack[CallbackKeywords],
     ) -> None:
         super().__init__()
@@ -69,9 +74,10 @@ class GenprLightningCallback(pl.Callback):
         check_seconds("timeout", timeout)
         self.history = History(chosen.monitor, chosen.mode)
         self._every = chosen.every
-        self._shared, self._is_checked = shared_options(chosen), False
+        self._shared, self._is_checked = shared_options(chosen) | {"prefix": prefix}, False
         self._prog_bar = prog_bar
         self._timeout = timeout
+        self._prefix = prefix
         self._scorer: GenprCallback[Any] | None = None
         self._make = partial(GenprCallback[Any], real, generate, **options)
 
@@ -79,6 +85,11 @@ class GenprLightningCallback(pl.Callback):
     def best(self) -> Record | None:
         """The best record so far, the first of equal ones."""
         return self.history.best
+
+    @property
+    def state_key(self) -> str:
+        """Identifies this callback in Lightning's checkpoints."""
+        return super().state_key + self._prefix.removeprefix(_PREFIX)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse an `every` of which some epochs have no validation loop, after which they would be scored."""
@@ -125,4 +136,5 @@ class GenprLightningCallback(pl.Callback):
         # Every rank logs, since every rank has a ModelCheckpoint. Values are equal, so there is nothing to reduce.
         for name, value in scores.items():
             is_shown = self._prog_bar and name == self.history.monitor
-            pl_module.log(name, value, on_step=False, on_epoch=True, prog_bar=is_shown, batch_size=1)
+            logged = self._prefix + name.removeprefix(_PREFIX)
+            pl_module.log(logged, value, on_step=False, on_epoch=True, prog_bar=is_shown, batch_size=1)

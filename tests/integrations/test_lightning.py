@@ -57,6 +57,24 @@ def test_kept_checkpoint_is_the_best(tmp_path, evaluator, validates):
         assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
 
 
+def test_callbacks_of_one_trainer_differ_by_their_prefix(tmp_path, evaluator):
+    def callbacks():
+        raw = ours.GenprLightningCallback(evaluator, generate, prog_bar=False)
+        return raw, ours.GenprLightningCallback(
+            evaluator, lambda _: [images()[0]], prefix="ema/", prog_bar=False
+        )
+
+    first, second = callbacks(), callbacks()
+    trainer = pl.Trainer(**trainer_options(tmp_path) | {"max_epochs": 1}, callbacks=[*first])
+    trainer.fit(module_of(pl.LightningModule))
+    logged = trainer.callback_metrics
+    assert logged["ema/f1"] == 1 > logged["genpr/f1"]
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    trainer = pl.Trainer(**trainer_options(tmp_path) | {"max_epochs": 1}, callbacks=[*second])
+    trainer.fit(module_of(pl.LightningModule), ckpt_path=tmp_path / "last.ckpt")
+    assert [each.history.records for each in second] == [each.history.records for each in first]
+
+
 def test_resumed_run_keeps_its_history(tmp_path, evaluator):
     first = ours.GenprLightningCallback(evaluator, generate)
     _, kept = fit(tmp_path, first, max_epochs=3)
