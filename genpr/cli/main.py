@@ -139,7 +139,9 @@ def run(
         # A separate context, since options such as --follow-symlinks apply to this command only.
         context = copy_context()
         outcome = around(
-            lambda: context.run(cli.main, [*args], prog_name="genpr", standalone_mode=False, obj=report)
+            lambda: context.run(
+                cli.main, args=list(args), prog_name="genpr", standalone_mode=False, obj=report
+            )
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
