@@ -180,7 +180,8 @@ def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedEx
     name = name or type(extractor).__name__
     if not callable(extractor):
         kind = type(extractor).__name__
-        text = f"extractor {name!r} must be a callable from images to features, found {kind}"
+        advice = f"; use genpr.load_extractor({extractor!r:.60})" if isinstance(extractor, str) else ""
+        text = f"extractor {name!r} must be a callable from images to features, found {kind}{advice}"
         raise UsageError(text, code=_CODE)
     dim = getattr(extractor, "dim", None)
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
