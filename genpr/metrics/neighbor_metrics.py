@@ -90,8 +90,6 @@ class NeighborMetrics:
             if null_ball and null_ball(k).k < len(features):
                 self._null_balls.add(null_ball(k))
         balls |= self._null_balls
-        if self._null_balls:
-            keep = max(keep, self._listed(len(features), self._null_balls))
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
         self.reals = RealManifold.from_checked(
