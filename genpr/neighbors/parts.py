@@ -2,7 +2,7 @@
 
 The choice of parts depends on the content of the set, not on the order of its rows. The balls of many parts of more than a
 third of the rows follow from the neighbor lists of the whole set (`resample.py` explains how). Smaller parts are disjoint,
-have half of the rows together, and each is searched.
+have at least half of the rows together, and each is searched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from genpr.neighbors.resample import BYTES_PER_ENTRY, tables_of_lists
 
 PARTS = 128
 """Parts of more than a third of the rows."""
-_LISTED_RATIO = 3  # of rows to those of a part, up to which lists cost less than searches; at least as many parts are searched
+_LISTED_RATIO = 3  # of rows to those of a part, up to which lists cost less than searches
+_LEAST = 5  # parts that are searched, where there are as many
 _MOST_TIMES = 8  # multiple of the usual length of lists beyond which too many rows are equally far
 _ROWS = 2048  # at a time on a CPU
 _LISTED = 2**22  # neighbors that are listed at a time
@@ -50,7 +51,7 @@ def covered_share_of_parts(
 def drawn_parts(features: Tensor, size: int) -> NDArray[np.bool_]:
     """Random parts (count, n) of `size` of n rows (n, d): disjoint where possible, else in pairs with few common rows."""
     n, order, inside = len(features), content_order(features).numpy(), list[NDArray[np.bool_]]()
-    count = PARTS if _LISTED_RATIO * size > n else max(_LISTED_RATIO, n // (2 * size))
+    count = PARTS if _LISTED_RATIO * size > n else max(min(_LEAST, n // size), n // (2 * size))
     # Streams of a bit generator never change between versions of NumPy; permutations may.
     raw = np.random.PCG64(np.random.SeedSequence([n, size]))
     while len(inside) < count:
