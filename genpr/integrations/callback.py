@@ -30,6 +30,7 @@ Generate = Callable[[Model], Iterable[Images]]
 Log = Callable[[dict[str, float], int], object]
 Mode = Literal["max", "min"]
 _OF_EVALUATOR = ("extractor", "metrics", "prepare")
+_END = object()
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ class GeneratedBatches(Generic[Model]):
             ):
                 seed_noise(self.seed, number)
                 batches = iter(self.generate(self.model)) if batches is None else batches
-                batch = next(batches, None)
-            if batch is None:
+                batch = next(batches, _END)
+            if batch is _END:
                 break
             if not (isinstance(batch, np.ndarray) or is_plain(batch)) or batch.ndim != 4:
                 raise DataError(

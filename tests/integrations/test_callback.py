@@ -84,6 +84,14 @@ def test_batches_without_plain_numbers_are_errors(evaluator, kind):
             callback(0, None)
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_batch_that_is_none_is_an_error(evaluator, at):
+    batches = list(images()[1].split(20))
+    batches.insert(at, None)
+    with raising(DataError, "array-type"):
+        GenprCallback(evaluator, lambda _: batches)(0, None)
+
+
 def test_scores_of_zero_are_a_warning_with_the_notice():
     reals, fakes = images()
 
