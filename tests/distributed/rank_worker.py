@@ -352,6 +352,7 @@ def break_rank(how, rank):
                 os.kill(os.getpid(), signal.SIGKILL)
             if how == "interrupt":
                 os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(20)  # a signal may arrive later, in another thread
             if how == "print":
                 print("output of rank", rank)
                 print("output of rank", rank, file=sys.stderr)
