@@ -364,6 +364,7 @@ def break_rank(how, rank):
 
 def run(job, rank):
     """One rank of a job; its exit code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     folder = Path(job["folder"])
     small_pieces()
     if "break" in job:
