@@ -460,6 +460,10 @@ def cpu_by_default() -> Iterator[None]:
         finally:
             if torch.empty(0).device != device:  # code of the user changed the default
                 torch.set_default_device(None)
+                try:
+                    torch.get_default_device()
+                except AttributeError:  # older versions of torch cannot tell it after None
+                    torch.set_default_device(device)
         return
     before = _user_default_device.set(device)
     try:
