@@ -34,9 +34,8 @@ _CHUNK_ELEMENTS = 2**22
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _MIN_LIMIT = 2**28
-_LIBRARIES = (
-    2**29
-)  # pages of files up to which they count as those of libraries (0.25 to 0.45 GB); others can be dropped
+# Pages of files count as those of libraries (0.25 to 0.45 GB) up to this number of bytes; those of data can be dropped.
+_LIBRARIES = 2**29
 # The limit, what is used, and the part of it in files that are not in use, of groups of version 2 and 1, by controller.
 _GROUP_FILES = {
     "": ("max", "current", "inactive_file"),

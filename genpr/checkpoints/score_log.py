@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -100,9 +100,13 @@ class ScoreLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *_error: object) -> None:
-        with self._lock, suppress(*[GenprError] * (kind is not None)):  # the first error is the cause
-            self._write_best()
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        with self._lock:
+            try:
+                self._write_best()
+            except GenprError:
+                if error is None:  # else that one is the cause
+                    raise
 
     @property
     def best(self) -> Record | None:
@@ -118,11 +122,11 @@ class ScoreLog:
 
     def check(self, facts: Record, what: str = "") -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
+        # The last score has equal settings but for its hash, which must be that of the last score of the same kind.
         before = (*self.records[-1:], self._last_of.get(_kind(facts), facts))
         if differing := dict.fromkeys(name for each in before for name in differences(each, facts)):
-            remedy = "use the same options, reals and generator"
-            if what:
-                remedy = "move the lines of other runs to another file"
+            same = "use the same options, reals and generator"
+            remedy = "move the lines of other runs to another file" if what else same
             raise UsageError(
                 f"{what or f'the scores in {self.path} were'} computed differently ({', '.join(differing)}); write to a file in "
                 f"another folder (--log), or {remedy}",

@@ -13,15 +13,16 @@ from genpr.features.registry import canonical_name
 from genpr.metrics.registry import unknown_metrics
 
 FAMILY = "reconstruction."
-_METRICS = ("psnr", "ssim", "lpips", "rfid", "clip_i", "dino_i")
-_DEFAULT = _METRICS[:4]
+METRICS = ("psnr", "ssim", "lpips", "rfid", "clip_i", "dino_i")
+"""Names of the metrics, without the family."""
+_DEFAULT = METRICS[:4]
 
 
 def _check_metrics(metrics: object) -> None:
     given = metrics if isinstance(metrics, Collection) and not isinstance(metrics, str) else [metrics]
-    unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in _METRICS]
+    unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in METRICS]
     if unknown or not given:
-        raise unknown_metrics(unknown, _METRICS)
+        raise unknown_metrics(unknown, METRICS)
 
 
 def _check_extractor(extractor: object) -> None:
@@ -45,7 +46,7 @@ class ReconstructOptions(EmbedOptions):
 
     metrics: Sequence[str] | None = option(
         None,
-        f"Some of {', '.join(_METRICS)}. All but psnr and ssim need weights.",
+        f"Some of {', '.join(METRICS)}. All but psnr and ssim need weights.",
         unset=",".join(_DEFAULT),
         parse=parse_names,
         check=_check_metrics,
@@ -80,7 +81,7 @@ class ReconstructOptions(EmbedOptions):
         """The requested metrics without the prefix of their family, in display order."""
         given = [self.metrics] if isinstance(self.metrics, str) else self.metrics or _DEFAULT
         names = {name.removeprefix(FAMILY) for name in given}
-        return tuple(name for name in _METRICS if name in names)
+        return tuple(name for name in METRICS if name in names)
 
     @property
     def extractors(self) -> dict[str, str | FeatureExtractor]:

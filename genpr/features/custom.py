@@ -221,9 +221,8 @@ def evaluation_mode(owner: object) -> Iterator[None]:
                     "a network has tensors on the meta device, which have no values; load its weights first"
                 )
                 raise UsageError(text, code="meta-device")
-            modules = [
-                module for module in network.modules() if hasattr(module, "training")
-            ]  # TorchScript may lack it
+            # Frozen TorchScript has no training mode.
+            modules = [module for module in network.modules() if hasattr(module, "training")]
             for module in modules:
                 restored.callback(setattr, module, "training", module.training)
             try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import printable
+from genpr.evaluation.reconstruction_options import METRICS
 from genpr.storage import (
     atomic_path,
     check_output,
@@ -43,25 +44,36 @@ COLUMNS = ("side", "row", "name", *_OF_FAKES, *_OF_REALS, "nearest", "nearest_ro
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
-
-
 _RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 _COPY_COLUMNS = ("nearest_train", "train_similarity")
 _PAIR_COLUMNS = ("row", "original", "reconstruction")
-_HEADS = {",".join(each).encode() for each in (COLUMNS, _RANK_COLUMNS, (*_RANK_COLUMNS, *_COPY_COLUMNS))}
-# The tables of samples, ranks and pairs, by their whole first line; with further columns, a table is of the user.
-is_own_table = marked_by(
-    lambda head: (
-        head.partition(b"\n")[0] in _HEADS
-        or re.match(rb"row,original,reconstruction(,(psnr|ssim|lpips|clip_i|dino_i))+\n", head)
-    )
-)
+_SWEEP_COLUMNS = {"f1", "on_front", "warnings"}
+
+
+def _columns_in(head: bytes) -> tuple[str, ...]:
+    return tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether a file has the columns of samples, ranks or pairs; with further ones, the table is of the user."""
+    columns = _columns_in(head)
+    pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
+    is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(METRICS)
+    return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS, (*_RANK_COLUMNS, *_COPY_COLUMNS)}
+
+
+def _is_sweep(head: bytes) -> bool:
+    """Whether a file has the columns of `Sweep.to_csv`: four of each metric, and others after the axis."""
+    _, *columns = _columns_in(head)
+    named = [name for name in columns if name not in _SWEEP_COLUMNS]
+    of_metrics = [f"{name}{end}" for name in named[::4] for end in ("", "_low", "_high", "_null")]
+    return set(columns) >= _SWEEP_COLUMNS and bool(named) and named == of_metrics
+
+
+is_own_table = marked_by(_is_table)
 _SWEEP_MARKS: dict[str, Callable[[bytes], object]] = {
     "sweep.json": lambda head: head.startswith(b'{\n "schema": "genpr.sweep/'),
-    "sweep.csv": lambda head: re.match(
-        rb"[^\n]+?(,([\w.]+),\2_low,\2_high,\2_null)+,f1,on_front,warnings(,([\w.]+),\4_low,\4_high,\4_null)*\n",
-        head,
-    ),
+    "sweep.csv": _is_sweep,
     "sweep.png": lambda head: head[:4] == b"\x89PNG" and head[37:].startswith(b"tEXtSoftware\0genpr"),
     "sweep.svg": lambda head: re.match(
         rb"<\?xml [^>]*>\n<!DOCTYPE [^>]*>\n<svg [^>]*>\n <metadata>(<(?!/metadata)|[^<])*?<dc:title>genpr</dc:title>",
