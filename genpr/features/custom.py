@@ -120,9 +120,11 @@ def weights_sha256(network: nn.Module) -> str | None:
     tensors: dict[str, Tensor] = {}
     for place, root in _roots(network):
         for name, module in root.named_modules(prefix=place, remove_duplicate=False):
-            if any(isinstance(value, torch.ScriptObject) for value in vars(module).values()):
+            if any(
+                type(value) is torch.ScriptObject for value in vars(module).values()
+            ):  # not that of TorchScript
                 raise ValueError("a module has packed weights, as after quantization")
-            if not hasattr(module, "training"):
+            if isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training"):
                 raise ValueError("a frozen TorchScript module has its weights in its code")
             own = (*module._parameters.items(), *module._buffers.items())
             tensors |= {f"{name}.{attribute}": tensor for attribute, tensor in own if tensor is not None}

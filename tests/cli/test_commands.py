@@ -18,6 +18,7 @@ from toy_pair import chosen, drawings, words
 
 from genpr.errors import ResourceError
 from genpr.features.feature_set import FeatureSet, save_features
+from genpr.report.files import COLUMNS
 
 ALIASES = {
     "GABOR": "--extractor gabor --device cpu",
@@ -325,7 +326,7 @@ def test_shards_are_joined_again_from_another_folder(genpr, tmp_path, monkeypatc
 # Files of a user that quote what genpr writes.
 QUOTES = {
     "diary.csv": 'date,remark\n1,"columns are side,row,name,inside,n"\n',
-    "wider.csv": "side,row,name,inside,n_balls,my_notes\n",
+    "wider.csv": f"{','.join(COLUMNS)},my_notes\n",
     "pairs.csv": "row,original,reconstruction,psnr,good\n0,a,b,30,1\n",
     "diary.html": '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n</head>\n<meta name="generator" content="genpr ',
 }

@@ -287,6 +287,17 @@ def test_features_of_a_network_that_changes_its_buffers_are_not_cached(write_ima
     assert not [*tmp_path.rglob("*.safetensors")]
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit", "ignore::DeprecationWarning")
+def test_weights_of_torchscript_are_part_of_the_cache_key():
+    keys = set[str | None]()
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        network = torch.jit.script(nn.Conv2d(3, 3, 1))
+        network.dim, network.cache_key = 3, "scripted"
+        keys.add(extractor_info(network).cache_key)
+    assert len(keys - {None}) == 2
+
+
 # Evaluation mode
 
 
