@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -102,9 +103,8 @@ def test_every_must_be_a_multiple_of_the_epochs_between_validations(tmp_path, ev
     with raising(UsageError, "bad-option"):
         run(3)
     assert run(2) == [1, 3]
-    ours.GenprLightningCallback(evaluator, generate, every=4).on_fit_start(
-        ours.pl.Trainer(logger=False, check_val_every_n_epoch=2), None
-    )
+    trainer = SimpleNamespace(check_val_every_n_epoch=2, enable_validation=True)
+    ours.GenprLightningCallback(evaluator, generate, every=4).on_fit_start(trainer, None)
     assert run(3, validates=False) == run(3, limit_val_batches=0) == [2]
 
 
