@@ -7,13 +7,16 @@ A restructuring must not change any number. Record before and after it, on one m
     python scripts/golden/record.py /tmp/after
     python scripts/golden/record.py --compare /tmp/before /tmp/after
 
-Each checkout records with its own copy of this script and imports its own genpr. The records are not kept in the
-repository because features of a network differ in their last bits between processors.
+Each checkout records with its own copy of this script and imports its own genpr. `cases.txt` lists the cases of a
+record, so that the comparison reports a case that is missing. `--only` records some cases and those whose files they
+read. The records are not kept in the repository because features of a network differ in their last bits between
+processors.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,11 +24,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "evaluation")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "evaluation"), str(ROOT / "tests" / "helpers")]
 
 VOLATILE = {
     "seconds",
@@ -40,8 +42,14 @@ VOLATILE = {
     "at",
     "listing",  # of a folder, with times of change
     "timestamp",
+    "sha256",  # of a file of statistics, with the times of its members
 }
 """Keys whose values change from run to run."""
+
+_VOLATILE_HTML = re.compile(r"application/json;base64,[^\"]*|<dd>[\d.e+-]+</dd>")
+"""Numbers of a page that JSON states, too, among them seconds."""
+
+CASES = "cases.txt"
 
 COLORS = {"red": (200, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 200), "white": (200, 200, 200)}
 
@@ -120,6 +128,7 @@ RUNS: dict[str, list[str]] = {
     "score-features": ["score", "real.npy", "fake.npy", "--quiet"],
     "score-features-offset": ["score", "offset_real.npy", "offset_fake.npy", "--quiet"],
     "score-integer-features": ["score", "ties_real.npy", "ties_fake.npy", "--quiet", "--metrics", "all"],
+    "score-large-features": ["score", "large_real.npy", "large_fake.npy", "--quiet", "--metrics", "all"],
     "score-prdc": ["score", "real", "fake", *QUICK, "--protocol", "prdc"],
     "score-two-protocols": ["score", "real", "fake", *QUICK, "--protocol", "prdc", "--protocol", "genpr"],
     "score-threshold": ["score", "real", "fake", *PLAIN, "--fail-under", "recall=1.5"],
@@ -128,6 +137,13 @@ RUNS: dict[str, list[str]] = {
     "score-labels-linear": ["score", "real", "fake", *QUICK,
                             "--labels", "--classifier", "linear", "--no-intervals"],
     "score-csv": ["score", "real", "fake", *QUICK, "--csv", "samples.csv"],
+    "score-page": ["score", "real", "odd", *QUICK, "--no-cache", "--html", "score.html"],
+    "score-panel": ["score", "real", "fake", *QUICK, "--extractor", "pixels", "--html", "panel.html"],
+    "stats": ["stats", "real", "stats.npz", *QUICK],
+    "score-statistics": ["score", "stats.npz", "fake", *QUICK, "--metrics", "fd"],
+    "score-text": ["score", "real", "fake", *QUICK, "--metrics", "all"],
+    "reconstruct": ["reconstruct", "real", "faded", "--quiet", "--metrics", "psnr,ssim", "--html", "pairs.html",
+                    "--csv", "pairs.csv"],
     "score-custom-extractor": ["score", "real", "fake", "--extractor", "pair.py:load", "--quiet"],
     "modes": ["modes", "real", "fake", *QUICK, "--all"],
     "features-1": ["features", "real", "shard_1.safetensors", *QUICK, "--shard", "1/2"],
@@ -135,6 +151,7 @@ RUNS: dict[str, list[str]] = {
     "features-fake": ["features", "fake", "fake.safetensors", *QUICK],
     "score-shards": ["score", "shard_{1..2}.safetensors", "fake.safetensors", "--quiet"],
     "compare": ["compare", "score.json", "score-other-fakes.json"],
+    "compare-text": ["compare", "score.json", "score-other-fakes.json", "--html", "compare.html"],
     "rank": ["rank", "real", "fake", "fake_b", *QUICK],
     "rank-results": ["rank", "--results", "score.json", "score-other-fakes.json"],
     "rank-generator": ["rank", "real.npz", "a.pt", "b.pt", *QUICK, *GENERATED],
@@ -152,14 +169,34 @@ RUNS: dict[str, list[str]] = {
 }  # fmt: skip
 """Command line by name of the record; --json is added where the command has it."""
 
+AS_TEXT = {"score-text", "compare-text"}
+"""Runs without --json."""
+
 SAVED = {"score": "score.json", "score-other-fakes": "score-other-fakes.json"}
 """Output of a run that later runs read as a file."""
+
+READS = {
+    "score-again-from-cache": {"score"},
+    "score-shards": {"features-1", "features-2", "features-fake"},
+    "score-statistics": {"stats"},
+    "compare": {*SAVED},
+    "compare-text": {*SAVED},
+    "rank-results": {*SAVED},
+}
+"""Runs whose files a run reads."""
+
+PYTHON_CASES = {"python-adm-random-inception": "adm", "python-genpr-random-inception": "genpr"}
+"""Protocol by name of the record of `genpr.score`."""
 
 EXIT_CODES = {"score-refused": 3, "score-threshold": 5}
 """Expected exit codes of runs that fail."""
 
 FILES = {
     "score-csv": ["samples.csv"],
+    "score-page": ["score.html"],
+    "score-panel": ["panel.html"],
+    "compare-text": ["compare.html"],
+    "reconstruct": ["pairs.csv", "pairs.html"],
     "align": ["ranks.csv"],
     "sweep": ["sweep/sweep.json", "sweep/sweep.csv"],
     "watch": ["runs/genpr.jsonl", "runs/best.json"],
@@ -169,6 +206,8 @@ FILES = {
 
 def write_inputs(folder: Path) -> None:
     """Images of four classes, features, prompts, answers, a generator and its checkpoints."""
+    import torch  # here, because the comparison needs none of it
+
     random = np.random.default_rng(20)
     sets = {
         "real": _images(random, (30, 30, 30, 30), fade=0.0),
@@ -185,6 +224,9 @@ def write_inputs(folder: Path) -> None:
     for side in ("real", "fake"):
         pixels = np.concatenate([pixels[:4] for _, pixels in sets[side]])
         np.savez(folder / f"tiny_{side}.npz", arr_0=pixels)
+
+    faded = [(name, (pixels * 0.8).astype(np.uint8)) for name, pixels in sets["real"]]
+    _write_folder(folder / "faded", faded)
 
     # An identical image twice, copies of reals, transparency and an orientation: each leaves a notice.
     odd = folder / "odd"
@@ -238,13 +280,17 @@ def _write_folder(folder: Path, classes: list[tuple[str, np.ndarray]]) -> None:
 
 
 def _write_features(folder: Path, random: np.random.Generator) -> None:
-    """Ordinary float features, off-center ones with a small spread, and integers with many ties."""
+    """Ordinary float features, off-center ones, integers with many ties, and many of a low intrinsic dimension."""
     for side, n, scale in (("real", 400, 1.0), ("fake", 300, 0.9)):
         np.save(folder / f"{side}.npy", (random.normal(size=(n, 24)) * scale).astype(np.float32))
         np.save(
             folder / f"offset_{side}.npy", (5 + 0.05 * scale * random.normal(size=(n, 48))).astype(np.float32)
         )
         np.save(folder / f"ties_{side}.npy", random.integers(0, 4, (n, 6)).astype(np.float32))
+    mixing = random.normal(size=(12, 96))
+    for side, n in (("real", 2_400), ("fake", 700)):
+        rows = random.normal(size=(n, 12)) @ mixing + 0.1 * random.normal(size=(n, 96))
+        np.save(folder / f"large_{side}.npy", (1 + np.tanh(rows)).astype(np.float32))
 
 
 def _write_answers(folder: Path) -> None:
@@ -266,22 +312,25 @@ def _write_answers(folder: Path) -> None:
     (folder / "answers.jsonl").write_text("\n".join(answers) + "\n")
 
 
-def record(out: Path) -> None:
-    """Run all cases and write one JSON file per case to `out`."""
+def record(out: Path, only: set[str]) -> None:
+    """Run all cases, or `only` some and those that they read, and write one JSON file per case to `out`."""
+    unknown = only - {*RUNS, *PYTHON_CASES}
+    if unknown:
+        raise SystemExit(f"no such case: {', '.join(sorted(unknown))}")
+    only |= {name for case in only for name in READS.get(case, ())}
+    cases = [name for name in (*RUNS, *PYTHON_CASES) if not only or name in only]
     out.mkdir(parents=True)
+    (out / CASES).write_text("\n".join(cases) + "\n")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_inputs(folder)
-        for name, arguments in RUNS.items():
-            found = _run(name, arguments, folder)
-            (out / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-            print(f"{name}: exit {found['exit']}", flush=True)
-        for name, found in _protocols_on_random_weights(folder).items():
-            (out / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        for name in cases:
+            values = _run(name, folder) if name in RUNS else _score_by_random_inception(name, folder)
+            (out / f"{name}.json").write_text(json.dumps(values, indent=1, sort_keys=True) + "\n")
             print(name, flush=True)
 
 
-def _run(name: str, arguments: list[str], folder: Path) -> dict[str, object]:
+def _run(name: str, folder: Path) -> dict[str, object]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -289,7 +338,7 @@ def _run(name: str, arguments: list[str], folder: Path) -> dict[str, object]:
         "COLUMNS": "100",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "genpr", *arguments, "--json"],
+        [sys.executable, "-m", "genpr", *RUNS[name], *([] if name in AS_TEXT else ["--json"])],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -313,7 +362,7 @@ def _parsed(text: str) -> object:
     try:
         return [_stable(json.loads(line)) for line in text.splitlines()]
     except ValueError:
-        return text.splitlines()
+        return [_VOLATILE_HTML.sub("", line) for line in text.splitlines()]
 
 
 def _stable(value: object) -> object:
@@ -322,38 +371,46 @@ def _stable(value: object) -> object:
     return [_stable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _protocols_on_random_weights(folder: Path) -> dict[str, object]:
-    """Score under protocols that pin Inception, with random weights in its place."""
+def _score_by_random_inception(name: str, folder: Path) -> object:
+    """Score under a protocol that pins Inception, with random weights in its place."""
     from protocol_cases import replaced_inception
 
     import genpr
 
-    found: dict[str, object] = {}
-    for weights in replaced_inception(folder):
-        for protocol in ("adm", "genpr"):
-            real, fake = (np.load(folder / f"tiny_{side}.npz")["arr_0"] for side in ("real", "fake"))
-            result = genpr.score(
-                real, fake, protocol=protocol, weights=weights, device="cpu", cache=False, batch_size=8
-            )
-            found[f"python-{protocol}-random-inception"] = _stable(json.loads(result.to_json()))
-    return found
+    real, fake = (np.load(folder / f"tiny_{side}.npz")["arr_0"] for side in ("real", "fake"))
+    options = {"protocol": PYTHON_CASES[name], "device": "cpu", "cache": False, "batch_size": 8}
+    (result,) = [
+        genpr.score(real, fake, weights=weights, **options) for weights in replaced_inception(folder)
+    ]
+    return _stable(json.loads(result.to_json()))
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print every difference of two records; return the number of differences."""
+    """Print every difference of two records, a missing case among them; return the number of differences."""
+    cases = {folder: _cases(folder) for folder in (before, after)}
     count = 0
-    for name in sorted({path.name for folder in (before, after) for path in folder.glob("*.json")}):
-        missing = [str(folder) for folder in (before, after) if not (folder / name).exists()]
+    for name in sorted({*cases[before], *cases[after]}):
+        missing = [str(folder) for folder in cases if name not in cases[folder]]
+        missing += [
+            f"{folder}, which is incomplete" for folder in cases if not (folder / f"{name}.json").exists()
+        ]
         if missing:
-            print(f"{name}: not in {missing[0]}")
+            print(f"{name}: not in {missing[-1]}")
             count += 1
             continue
-        one, other = (json.loads((folder / name).read_text()) for folder in (before, after))
+        one, other = (json.loads((folder / f"{name}.json").read_text()) for folder in (before, after))
         for path, old, new in _differences(one, other, ""):
             print(f"{name}{path}: {old!r:.300} -> {new!r:.300}")
             count += 1
-    print(f"{count} differences")
+    print(f"{count} differences in {len({*cases[before], *cases[after]})} cases")
     return count
+
+
+def _cases(folder: Path) -> set[str]:
+    """The cases that a record should have and those that it has."""
+    if not (folder / CASES).exists():
+        raise SystemExit(f"{folder} is not a record: it has no {CASES}")
+    return {*(folder / CASES).read_text().split(), *(path.stem for path in folder.glob("*.json"))}
 
 
 def _differences(one: object, other: object, path: str) -> list[tuple[str, object, object]]:
@@ -375,13 +432,14 @@ def main() -> None:
     """Record, or compare two records."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, nargs="?", help="new folder for the record")
+    parser.add_argument("--only", nargs="+", default=(), metavar="CASE", help="record these cases")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"))
     arguments = parser.parse_args()
     if arguments.compare:
         raise SystemExit(compare(*arguments.compare) > 0)
     if arguments.out is None:
         parser.error("name a new folder for the record, or --compare two records")
-    record(arguments.out)
+    record(arguments.out, {*arguments.only})
 
 
 if __name__ == "__main__":
