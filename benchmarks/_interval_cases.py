@@ -167,7 +167,9 @@ def interval_for(case: IntervalCase, metric: str, value: float, replicates: NDAr
     """The interval of genpr."""
     n = 2 * case.n if metric == "nn_accuracy" else case.n
     upper = None if metric == "density" else 1.0
-    return interval_of(value, torch.from_numpy(replicates), n=n, upper=upper)
+    interval = interval_of(value, torch.from_numpy(replicates), n=n, upper=upper)
+    assert interval is not None  # all replicates are finite
+    return interval
 
 
 def bootstrap(case: IntervalCase, number: int, resamples: int) -> NDArray[np.float64]:

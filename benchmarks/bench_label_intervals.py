@@ -72,7 +72,8 @@ def _report(
                 for kind, halves in halves_of.items():
                     known = torch.from_numpy(halves.rates()[rate])
                     ends = found[f"{direction} {rate}"].setdefault(kind, [])
-                    ends.append(interval_of(float(value), known, n=sum(sizes)))
+                    if (interval := interval_of(float(value), known, n=sum(sizes))) is not None:
+                        ends.append(interval)
     for rate, several in values.items():
         truth, sd = np.mean(several), np.std(several)
         line = f"{name:24} {rate:22} truth {truth:.3f} sd {sd:.4f}"

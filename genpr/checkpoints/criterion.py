@@ -82,11 +82,7 @@ class Criterion:
             ends = result.metrics[self.name].interval
             return None if ends is None else Interval(*ends)
         found = self.resampled(result)
-        return (
-            None
-            if found is None or found.n is None
-            else interval_of(found.value, found.replicates, n=found.n)
-        )
+        return None if found is None else interval_of(found.value, found.replicates, n=found.n)
 
 
 def criterion_of(by: str) -> tuple[Criterion, ...]:

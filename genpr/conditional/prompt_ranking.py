@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from genpr.metrics.ranking import ranking_metrics, unit_pools
 from genpr.metrics.ranking_values import MIN_UNITS, QueryMetrics, halved_means
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
-from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
 from genpr.unicode_forms import normalize
 
@@ -162,9 +162,7 @@ def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: 
         return plain
     unit = assignment.unit_of_image
     replicates = halved_means(np.bincount(unit, of_image), np.bincount(unit), seed=seed)
-    found = interval_of(value, replicates, n=n_units, upper=None)
-    interval = found.low, min(found.high, _CLIP_SCALE)
-    return replace(plain, interval=interval, replicates=tuple(replicates.tolist()))
+    return with_interval(plain, replicates, n=n_units, upper=_CLIP_SCALE, is_share=False)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue
     return MetricValue(
         score.value,
         None,
-        interval=None if score.interval is None else (score.interval.low, score.interval.high),
+        interval=score.interval,
         replicates=None if score.replicates is None else tuple(score.replicates.tolist()),
         n_counted=score.n,
         **fields,

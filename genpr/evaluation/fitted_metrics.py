@@ -25,7 +25,6 @@ from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborMetrics, Value
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, HELD_OUT, METRICS, NEIGHBORS, needed_balls
 from genpr.metrics.samples import Rows, sample_rows
-from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import Control, MetricValue
 from genpr.runtime import all_cores
 
@@ -91,7 +90,8 @@ class FittedNeighbors:
             diagnostics = ManifoldDiagnostics.from_counts(real_manifold, fakes, progress)
         values: Values = {}
         for name in ks:
-            values[name] = _with_interval(name, found.values[name], variant)
+            value = found.values[name]
+            values[name] = None if value is None else replace(value, variant=variant)
         if fit.emulated is not None:
             counts = fit.emulated.memberships(fake.features, ks=ks, progress=progress)
             values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
@@ -137,15 +137,6 @@ def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
     if limit >= len(features):
         return features
     return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
-
-
-def _with_interval(name: str, value: MetricValue | None, variant: str | None) -> MetricValue | None:
-    """A value with the interval that its replicates give."""
-    if value is None or value.replicates is None or value.n_counted is None:
-        return None if value is None else replace(value, variant=variant, n_counted=None)
-    replicates = torch.tensor(value.replicates, dtype=torch.float64)
-    interval = interval_of(value.value, replicates, n=value.n_counted, upper=NEIGHBORS[name].upper)
-    return replace(value, variant=variant, interval=(interval.low, interval.high))
 
 
 def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue:

@@ -45,7 +45,7 @@ from genpr.metrics.classification_accuracy import (
     recognized_elsewhere,
 )
 from genpr.metrics.labels import known_or_none
-from genpr.metrics.uncertainty import effective_size, interval_of
+from genpr.metrics.uncertainty import Interval, effective_size, interval_of, with_interval
 from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
@@ -301,25 +301,19 @@ def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | Non
     null = None if found.null is None else known_or_none(float(found.null.rates()[rate]))
     n = found.n if rate == "accuracy" else effective_size(found.totals.requested)
     halves = None if found.halves is None else found.halves.rates()[rate]
-    interval = _interval(value, halves, n)
-    return replace(
+    metric = replace(
         plain,
         value=value,
         null=null,
         null_source=None if null is None else plain.null_source,
         chance=known_or_none(found.chance[rate]),
         n_counted=n,
-        interval=interval,
-        replicates=None if halves is None or interval is None else tuple(halves.tolist()),
     )
+    return with_interval(metric, halves, n=n)
 
 
-def _interval(value: float | None, halves: Floats | None, n: int) -> tuple[float, float] | None:
-    """The interval by the values of halves (B,); None if one of them is undefined."""
-    if value is None or halves is None or np.isnan(halves).any():
-        return None
-    found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
-    return found.low, found.high
+def _interval(value: float | None, halves: Floats | None, n: int) -> Interval | None:
+    return None if value is None else interval_of(value, halves, n=n)
 
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:

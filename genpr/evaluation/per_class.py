@@ -152,14 +152,11 @@ def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Ave
         if len(nulls) == len(metrics):
             null = sum(weight * each for weight, each in zip(weights, nulls, strict=True))
         replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
-        interval = None
+        mean = None
         if len(replicates) == len(metrics):
-            stacked = torch.tensor(replicates, dtype=torch.float64)
-            mean = torch.tensor(weights, dtype=torch.float64) @ stacked
-            n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
-            ends = interval_of(value, mean, n=n, upper=BALLS[name].upper)
-            interval = ends.low, ends.high
-        found[name] = Average(value, null, interval)
+            mean = torch.tensor(weights, dtype=torch.float64) @ torch.tensor(replicates, dtype=torch.float64)
+        n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
+        found[name] = Average(value, null, interval_of(value, mean, n=n, upper=BALLS[name].upper))
     return found
 
 

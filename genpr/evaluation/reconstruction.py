@@ -42,7 +42,7 @@ from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
 from genpr.metrics.ranking_values import MIN_UNITS, halved_means
 from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.uncertainty import standard_error, student_quantile
+from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import state_guard
@@ -287,22 +287,18 @@ def _add_features(
 def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:
     """The mean of the finite values of a column, or the only value of a metric of all pairs."""
     is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
-    value, low, high = float(column[is_finite].mean()), metric.lower or 0.0, metric.upper or np.inf
-    interval = replicates = None
+    replicates = None
     if len(column) >= MIN_UNITS:
-        found = halved_means(np.where(is_finite, column, 0), is_finite, seed=seed)
-        if found.isfinite().all():
-            half = student_quantile(len(found)) * standard_error(found)
-            interval, replicates = (max(value - half, low), min(value + half, high)), tuple(found.tolist())
-    return MetricValue(
-        min(value, high),
+        replicates = halved_means(np.where(is_finite, column, 0), is_finite, seed=seed)
+    value = MetricValue(
+        float(column[is_finite].mean()),
         None,
         extractor=None if extractor is None else extractor.name,
         variant=_VARIANTS.get(name),
-        interval=interval,
-        replicates=replicates,
         n_counted=None if name == "rfid" else int(is_finite.sum()),
     )
+    value = with_interval(value, replicates, n=None, lower=metric.lower or 0.0, upper=metric.upper)
+    return replace(value, value=min(value.value, metric.upper or np.inf))
 
 
 def _result(

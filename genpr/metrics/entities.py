@@ -283,8 +283,10 @@ def _interval(
         return None, None
     n_units = int(table.unit.max()) + 1
     replicates = halved(lambda weights: _mean(ratio, weights[:, table.unit]), n_units, seed=seed)
-    if bool(replicates.isnan().any()):  # so few that a half may hold none
-        return None, None
     variance = standard_error(replicates) ** 2
     effective = int(value * (1 - value) / variance) if variance > 0 else units
-    return interval_of(value, replicates, n=min(max(effective, units), max(decisions, units))), replicates
+    interval = interval_of(value, replicates, n=min(max(effective, units), max(decisions, units)))
+    return (
+        interval,
+        None if interval is None else replicates,
+    )  # None where a half holds no image of the metric

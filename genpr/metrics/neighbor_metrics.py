@@ -23,7 +23,8 @@ from genpr.metrics.real_manifold import (
     pairs_of,
     progress_counter,
 )
-from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
+from genpr.metrics.registry import BALLS, NEIGHBORS, PAIRWISE, needed_balls
+from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.engine import Engine
@@ -50,7 +51,7 @@ IntervalLimit = Literal["images", "memory"]
 class NeighborScores:
     """The neighbor metrics of one set of fakes."""
 
-    values: Values  # by metric, with replicates (and `n_counted`) where an interval can be derived from them
+    values: Values  # by metric; `n_counted` only beside an interval
     missing_intervals: dict[str, IntervalLimit]  # why a metric has no requested interval
     fakes: CountedFakes  # the fakes, counted against the reals
 
@@ -141,10 +142,11 @@ class NeighborMetrics:
                     name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search
                 )
                 missing_intervals |= dict.fromkeys(of_search, "images")
-        for name, found in of_halves.items():
-            value = values.get(name)
-            if value is not None and found.isfinite().all() and _has_interval(name, value.value):
-                values[name] = replace(value, replicates=tuple(found.tolist()))
+        for name, value in values.items():
+            if value is not None:
+                halved = of_halves.get(name) if _has_interval(name, value.value) else None
+                value = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
+                values[name] = value if value.interval else replace(value, n_counted=None)
         return NeighborScores(values, missing_intervals, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:

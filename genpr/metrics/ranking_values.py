@@ -338,13 +338,12 @@ def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: T
     n, n_units = int(is_defined.sum()), len(np.unique(unit[is_defined]))
     guessed = None if chance is None else _mean(chance[is_defined])
     value = _mean(values[is_defined])
-    if value is None or n_units < MIN_UNITS or replicates.isnan().any():
-        return QueryMetric(value, None, guessed, n, n_units, values)
-    # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
-    is_share = n_units == n and bool(np.isin(values[is_defined], (0.0, 1.0)).all())
-    found = interval_of(value, replicates, n=n_units, upper=1.0 if is_share else None)
-    interval = Interval(found.low, min(found.high, 1.0))
-    return QueryMetric(value, interval, guessed, n, n_units, values, replicates)
+    interval = None
+    if value is not None and n_units >= MIN_UNITS:
+        # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
+        is_share = n_units == n and bool(np.isin(values[is_defined], (0.0, 1.0)).all())
+        interval = interval_of(value, replicates, n=n_units, is_share=is_share)
+    return QueryMetric(value, interval, guessed, n, n_units, values, None if interval is None else replicates)
 
 
 def _mean(values: Numbers) -> float | None:

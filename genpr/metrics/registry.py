@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from genpr.metrics.influence import Influence
     from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
@@ -61,23 +60,15 @@ def _with_influence(module: str, plain: str, influence: str) -> Callable[..., Me
     """A value of at least 0: by the function `plain`, or where an interval is requested, by `influence`."""
 
     def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
+        from genpr.metrics.influence import with_interval  # imports torch
+
         source = import_module(f"genpr.metrics.{module}")
         if options.interval_seed is None:
             return MetricValue(getattr(source, plain)(real, fake, device=options.device), None)
         value, found = getattr(source, influence)(real, fake, device=options.device)
-        return _with_interval(MetricValue(value, None), found, options, lower=0.0)
+        return with_interval(MetricValue(value, None), found, seed=options.interval_seed, lower=0.0)
 
     return compute
-
-
-def _with_interval(
-    found: MetricValue, influence: Influence | None, options: DistributionOptions, lower: float | None = None
-) -> MetricValue:
-    from genpr.metrics.influence import with_interval  # imports torch
-
-    if options.interval_seed is None:
-        return found
-    return with_interval(found, influence, seed=options.interval_seed, lower=lower)
 
 
 _frechet = _with_influence("frechet", "frechet_distance", "frechet_influence")
@@ -86,6 +77,7 @@ _frechet_infinity = _plain("frechet", "frechet_infinity")
 
 
 def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.influence import with_interval
     from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance, kernel_influence
 
     influence = None
@@ -98,10 +90,11 @@ def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricV
     found = MetricValue(distance.mean, None, variant=variant)
     if not size == len(real) == len(fake):  # else every subset is the whole of both sets
         found = replace(found, spread=distance.std, spread_over="subsets")
-    return _with_interval(found, influence, options)
+    return with_interval(found, influence, seed=options.interval_seed or 0)
 
 
 def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.influence import with_interval
     from genpr.metrics.mind import mind_influence, monge_inception_distance
 
     size, influence = min(len(real), len(fake)), None
@@ -110,11 +103,14 @@ def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricVal
     else:
         value, influence = mind_influence(real, fake, device=options.device)
     variant = None if len(real) == len(fake) else f"{size:,} images of each side"
-    return _with_interval(MetricValue(value, None, variant=variant), influence, options, lower=0.0)
+    return with_interval(
+        MetricValue(value, None, variant=variant), influence, seed=options.interval_seed or 0, lower=0.0
+    )
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.fakes_only import inception_score, inception_score_influence
+    from genpr.metrics.influence import with_interval
 
     chunk, influence = options.inception_score_chunk, None
     seed = 2020 if chunk is None else None
@@ -127,7 +123,7 @@ def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) 
         found = replace(found, variant=f"{chunk:,} images per part, in order")
     if chunk is None or len(fake) > chunk:
         found = replace(found, spread=score.std, spread_over="parts")
-    return _with_interval(found, influence, options, lower=1.0)
+    return with_interval(found, influence, seed=options.interval_seed or 0, lower=1.0)
 
 
 def _copying(

@@ -34,13 +34,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import UsageError
+from genpr.metrics.value import MetricValue
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,15 +60,14 @@ Flags: TypeAlias = NDArray[np.bool_]
 Pairing = Literal["paired", "unpaired"]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A 95 % interval."""
+class Interval(NamedTuple):
+    """A 95 % interval; `value in interval` says whether it contains a value."""
 
     low: float
     high: float
 
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high
 
 
 def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
@@ -91,18 +91,44 @@ def lower_part(a: Tensor, b: Tensor) -> Tensor:
 
 def interval_of(
     value: float,
-    replicates: Tensor | NDArray[np.float64],
+    replicates: Tensor | NDArray[np.float64] | None,
     *,
-    n: int,
+    n: int | None,
+    lower: float = 0.0,
     upper: float | None = 1.0,
-) -> Interval:
-    """A 95 % interval for a metric from 0 to `upper` that is a share of n images, or a mean over them; never of zero width."""
-    if n < 1:
+    is_share: bool = True,
+) -> Interval | None:
+    """The 95 % interval of a metric from `lower` to `upper`; None without replicates, or if a half has no value.
+
+    It is never narrower than the exact interval of a share of n images, or of a mean over them, and so never of zero width. None for
+    n leaves this out.
+    """
+    if n is not None and n < 1:
         raise UsageError(f"an interval needs at least one image, not {n}", code="bad-option")
+    if replicates is None or not all(map(math.isfinite, replicates.tolist())):
+        return None
     half = student_quantile(len(replicates)) * standard_error(replicates)
-    exact = _unseen(value, n) if upper is None else _binomial(value, n, upper)
-    low, high = min(value - half, exact.low), max(value + half, exact.high)
-    return Interval(max(low, 0.0), high if upper is None else min(high, upper))
+    low, high = value - half, value + half
+    if n is not None:
+        exact = _binomial(value, n, upper) if is_share and upper is not None else _unseen(value, n)
+        low, high = min(low, exact.low), max(high, exact.high)
+    return Interval(max(low, lower), high if upper is None else min(high, upper))
+
+
+def with_interval(
+    found: MetricValue,
+    replicates: Tensor | NDArray[np.float64] | None,
+    *,
+    n: int | None,
+    lower: float = 0.0,
+    upper: float | None = 1.0,
+    is_share: bool = True,
+) -> MetricValue:
+    """A value with its interval by `interval_of` and the replicates that give it, if there are any."""
+    interval = interval_of(found.value, replicates, n=n, lower=lower, upper=upper, is_share=is_share)
+    if interval is None or replicates is None:
+        return found
+    return replace(found, interval=interval, replicates=tuple(replicates.tolist()))
 
 
 def degrees_of_freedom(replicates: int) -> float:
@@ -192,7 +218,10 @@ def difference(a: Resampled, b: Resampled) -> Difference:
     half = max(student_quantile(splits) * error, least)
     interval = Interval(value - half, value + half)
     return Difference(
-        value, interval, pairing, "not distinguishable" if 0.0 in interval else "distinguishable"
+        value,
+        interval,
+        pairing,
+        "not distinguishable" if 0.0 in interval else "distinguishable",
     )
 
 
