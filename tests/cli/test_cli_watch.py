@@ -147,9 +147,9 @@ def test_rank_table_marks_contenders(genpr, files):
         assert ("*" in line) is entry["is_contender"]
         result, ends = record["results"][entry["name"]]["metrics"], entry["interval"]
         values = [result["precision"]["value"], result["recall"]["value"], entry["value"]]
-        cells = [f"{value:.4f}" for value in values] + [f"{ends['low']:.3f}", "-", f"{ends['high']:.3f}"]
+        cells = [f"{value:.4f}" for value in values] + [f"{ends[0]:.3f}", "-", f"{ends[1]:.3f}"]
         if entry["difference"] != 0:
-            half = (entry["bounds"]["high"] - entry["bounds"]["low"]) / 2
+            half = (entry["bounds"][1] - entry["bounds"][0]) / 2
             cells += [f"{entry['difference']:+.3f}", "±", f"{half:.3f}"]
         assert line.split(entry["name"])[1].split() == cells
     assert "*" not in lines[6]
