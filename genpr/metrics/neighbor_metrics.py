@@ -51,7 +51,7 @@ IntervalLimit = Literal["images", "memory"]
 class NeighborScores:
     """The neighbor metrics of one set of fakes."""
 
-    values: Values  # by metric; `n_counted` only beside an interval
+    values: Values  # by metric, None where it is undefined
     missing_intervals: dict[str, IntervalLimit]  # why a metric has no requested interval
     fakes: CountedFakes  # the fakes, counted against the reals
 
@@ -145,8 +145,7 @@ class NeighborMetrics:
         for name, value in values.items():
             if value is not None:
                 halved = of_halves.get(name) if _has_interval(name, value.value) else None
-                value = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
-                values[name] = value if value.interval else replace(value, n_counted=None)
+                values[name] = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
         return NeighborScores(values, missing_intervals, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:
