@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import genpr
-from genpr.evaluation.labels import FolderLabels, match_labels
+from genpr.evaluation.labels import FolderLabels
 from genpr.features.feature_set import load_features
 
 _REALS, _FAKES = 500, 300
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--classifier", nargs="*", default=["knn", "linear"])
     options = parser.parse_args()
     features = load_features(options.features)
-    labels = np.array(match_labels("real", features, features, FolderLabels()).labels)
+    labels = np.array(FolderLabels().match(features.names, range(len(features)), len(features)))
     rows = features.features.numpy()
     order = np.random.default_rng(0).permutation(len(labels))
     of = {label: order[labels[order] == label] for label in sorted(set(labels.tolist()))}

@@ -12,7 +12,6 @@ from genpr.cli.grouped import SOURCE, GroupedCommand, grouped_option
 from genpr.cli.options import follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.conditional.options import AlignOptions
-from genpr.evaluation.plan import check_weights
 
 
 @click.command(cls=GroupedCommand, name="align")
@@ -39,7 +38,6 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
 
     output.check(options.names)
     check_number(open_prompts(prompts), options.recipe)  # before anything is downloaded
-    check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with
     from genpr.report.detail_tables import result_text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,17 +16,12 @@ from genpr.cli.options import LabelFlags, check_sources, click_option, follow_sy
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
 from genpr.evaluation.panel import panel_choices, score_choices
-from genpr.evaluation.plan import ScorePlan, check_weights, with_pinned
+from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import option_fields
 
 if TYPE_CHECKING:
-    from genpr.evaluation.per_class import ClassOptions, ClassScores
-    from genpr.evaluation.per_image import PerImageScores
-    from genpr.evaluation.result import Result
-
-    Scored: TypeAlias = tuple[Sequence[Result], ClassScores | None, PerImageScores | None]
-    """A result per protocol; and for a single protocol the scores by class and of each image, if requested."""
+    from genpr.evaluation.evaluator import ImageValues, Scored
 
 
 _FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
@@ -89,18 +84,24 @@ def command(
         raise click.UsageError(
             "--per-class, --html and --csv need a single --protocol; run the command once for each"
         )
-    options = _check(real, fake, choices, output, of_labels)
+    options = with_pinned(choices)
+    _check(real, fake, choices, output, of_labels)
 
     from genpr.distributed import rank_zero_only
+    from genpr.evaluation.evaluator import score_with
 
+    # A table needs values of single images; a page is written without them if there are none.
+    images: ImageValues = (
+        "required" if output.table is not None else "none" if output.html is None else "if possible"
+    )
     with progress_bars(quiet=output.quiet) as progress:
-        choices = [replace(each, prepare=options.prepare, progress=progress) for each in choices]
-        scored = _score(real, fake, choices, classes, output)
+        choices = [replace(each, progress=progress) for each in choices]
+        scored = score_with(real, fake, choices, images=images, classes=classes)
     if not rank_zero_only():
         return 0
     from genpr.report.detail_tables import result_text
 
-    results, by_class, _ = scored
+    results, by_class = [each.result for each in scored], scored[0].classes
     if not output.as_json:
         text = "\n\n".join(result_text(each, by_class) for each in results)
     elif len(results) == 1:
@@ -108,25 +109,17 @@ def command(
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
     notices = [item for result in results for item in result.notices]
-    output.write_and_show(notices, text, *_writes(scored, (real, fake), labels, options, output))
+    output.write_and_show(notices, text, *_writes(scored[0], (real, fake), labels, options, output))
     return output.exit_code({each.protocol: each for each in results})
 
 
 def _check(
     real: str, fake: str, choices: Sequence[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
-) -> ScoreOptions:
-    """Refuse impossible options before any image is listed, and return the options of embedding.
-
-    `more` are metrics that are in no plan.
-    """
-    options = with_pinned(choices)
+) -> None:
+    """Refuse impossible options before any image is listed; `more` are metrics that are in no plan."""
     plans = [ScorePlan.from_options(None, each) for each in choices]
     output.check([*dict.fromkeys(name for plan in plans for name in plan.extractors), *more])
     check_sources(real, fake)
-    check_weights(
-        [extractor for plan in plans for extractor in plan.extractors.values()], (real, fake), options
-    )
-    return options
 
 
 def _score_panel(
@@ -151,34 +144,6 @@ def _score_panel(
     return output.exit_code(panel.every)
 
 
-def _score(
-    real: str,
-    fake: str,
-    choices: Sequence[ScoreOptions],
-    classes: ClassOptions | None,
-    output: ScoreOutput,
-) -> Scored:
-    """Score once, with values of each image if a file with them is requested."""
-    from genpr.evaluation.evaluator import Evaluator, check_before_embedding, score_with
-
-    by_image = output.html is not None or output.table is not None
-    if classes is None and not by_image:
-        return [result for result, _ in score_with(real, fake, choices)], None, None
-    (options,) = choices
-    opened = check_before_embedding(real, fake, options, classes)
-    # Labels are found by the paths of the sources.
-    reals, fakes = opened if classes is None else (real, fake)
-    evaluator = Evaluator.from_options(reals, options)
-    # A table needs values of single images; a page is written without them if there are none.
-    if by_image and (output.table is not None or evaluator.supports_evidence):
-        found = evaluator.evidence(fakes, classes=classes)
-        return [found.result], found.classes, found
-    if classes is None:
-        return [evaluator.score(fakes)], None, None
-    scored = evaluator.score_classes(fakes, **classes)
-    return [scored.overall], scored, None
-
-
 def _writes(
     scored: Scored, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
 ) -> Sequence[Callable[[], None]]:
@@ -188,9 +153,9 @@ def _writes(
     from genpr.report.files import write_samples
     from genpr.report.score_page import evidence_report, html_report
 
-    (result, *_), by_class, evidence = scored
+    result, evidence = scored.result, scored.images
     if evidence is None:
-        return [partial(output.write_page, partial(html_report, result, classes=by_class))]
+        return [partial(output.write_page, partial(html_report, result, classes=scored.classes))]
 
     def write_page() -> None:
         with progress_bars(quiet=output.quiet) as progress:

@@ -34,7 +34,7 @@ from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
-from genpr.features.registry import canonical_name
+from genpr.features.registry import canonical_name, require_all_weights
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
@@ -129,6 +129,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     opened, table = open_input(images, "fake"), open_prompts(prompts)
     check_number(table, options.recipe)
     train = None if options.copies_of is None else open_input(options.copies_of, "real")
+    require_all_weights([extractor], options)
     features, captions = embed_matched(
         opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
     )

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from genpr.errors import DataError, short
 from genpr.evaluation.fitted_metrics import NeighborResult
-from genpr.evaluation.labels import OptionalLabels
+from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, label_location
+from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import BadImagePolicy, choices_in, reported
@@ -146,8 +146,8 @@ def _label_notices(
 ) -> list[Notice]:
     """The notice of unequal numbers of fakes per class, if classes are known and unequal."""
     try:
-        known = OptionalLabels.open(given, label_location(None, opened), "fake")
-        images = known.match(opened, features, BadImagePolicy("skip", max_share=1.0))
+        policy = BadImagePolicy("skip", max_share=1.0)
+        images = SourceLabels.open(given, opened, "fake", policy, is_optional=True).match(features)
     except DataError:  # the classes are optional here
         return []
     if images is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -17,12 +16,16 @@ from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, check_same_kind, open_input
+from genpr.features.inputs import OpenedImages, OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
+from genpr.features.registry import require_all_weights
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.memory import memory_limit
 from genpr.metrics.registry import HELD_OUT
 from genpr.validation import entry_point
+
+ImageValues = Literal["none", "if possible", "required"]
+"""Whether the values of each image are computed; "if possible" needs a metric of neighbors and enough reals."""
 
 
 @takes_options(ScoreOptions)
@@ -51,85 +54,149 @@ def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Resul
         >>> result["precision"], result["recall"]
         (1.0, 0.0)
     """
-    ((result, _),) = score_with(real, fake, [ScoreOptions(**options)])
-    return result
+    (scored,) = score_with(real, fake, [ScoreOptions(**options)])
+    return scored.result
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The result of one fake set, with what was requested in addition."""
+
+    result: Result
+    classes: ClassScores | None = None  # the same score by class
+    images: PerImageScores | None = None  # the values of each image
+    held_out: Result | None = None  # the same score of held-out reals in place of the fakes
 
 
 def score_with(
-    real: object, fake: object, choices: Sequence[ScoreOptions], *, score_held_out: bool = False
-) -> list[tuple[Result, Result | None]]:
-    """A result for each of several options, which differ in protocol, metrics and extractor; each image is embedded once.
-
-    A protocol that needs fewer images than another uses a random subset. With `score_held_out`, each result has a second one
-    with held-out reals in place of fakes, at most as many as there are fakes.
-    """
-    options = with_pinned(choices)  # before anything is opened
-    embedder = Embedder(options)
-    with memory_limit(options.max_memory):
-        opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
-        check_same_kind(opened_real, opened_fake)
-        plans = list(map(partial(ScorePlan.from_options, opened_real), choices))
-        labels = held_out = like_fakes = None
-        if options.labels is not None:
-            labels = LabelConfig.from_options(options.labels, opened_real, options.bad_images)
-            labels.check(opened_fake)
-        reals = _embed(opened_real, "real", plans, embedder)
-        fakes = _embed(opened_fake, "fake", plans, embedder)
-        if options.held_out is not None:
-            opened = _open_held_out(options.held_out, opened_real)
-            held_out = _embed(opened, "held-out", plans, embedder, like="fake" if score_held_out else None)
-            like_fakes = held_out.cut(fakes.n) if score_held_out else None
-        results = []
-        for plan in plans:
-            kept = held_out if HELD_OUT.intersection(plan.extractors) else None
-            reference = FittedReference(plan, reals, embedder, kept, labels)
-            found = reference.score(fakes)
-            results.append((found, None if like_fakes is None else reference.score(like_fakes)))
-        return results
-
-
-def check_before_embedding(
-    real: object, fake: object, options: ScoreOptions, classes: ClassOptions | None = None
-) -> tuple[OpenedInput, OpenedInput]:
-    """Open two sources, and raise all errors that can be found before an image is embedded."""
-    with memory_limit(options.max_memory):
-        opened = open_input(real, "real"), open_input(fake, "fake")
-        check_same_kind(*opened)
-        if options.labels is not None:
-            LabelConfig.from_options(options.labels, opened[0], options.bad_images).check(opened[1])
-        if classes is not None:
-            plan = ScorePlan.from_options(opened[0], options)
-            ClassScorer(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
-    return opened
-
-
-def _open_held_out(source: object, real: OpenedInput) -> OpenedInput:
-    opened = open_input(source, "held-out")
-    check_same_kind(real, opened)
-    return opened
-
-
-def _embed(
-    opened: OpenedInput,
-    role: str,
-    plans: Sequence[ScorePlan],
-    embedder: Embedder,
+    real: object,
+    fake: object,
+    choices: Sequence[ScoreOptions],
     *,
-    like: str | None = None,
-) -> SourceFeatures:
-    """Embed the "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for `like`."""
-    limit: int | None = 0
-    declared, extractors, elsewhere, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
-    for plan in plans:
-        declared.append(plan.own)
-        elsewhere += plan.extractors.values()
-        needs = plan.needs[like or role]
-        limit = None if limit is None or needs.most is None else max(limit, needs.most)
-        extractors += needs.extractors
-        least = max(least, needs.least)
-    features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-    features.require(extractors, minimum=least, elsewhere=elsewhere)
-    return features
+    images: ImageValues = "none",
+    classes: ClassOptions | None = None,
+    score_held_out: bool = False,
+) -> list[Scored]:
+    """A score for each of several options, which differ in protocol, metrics and extractor; each image is embedded once.
+
+    A protocol that needs fewer images than another uses a random subset. Scores by class and values of images are of the first
+    options. With `score_held_out`, as many held-out reals as there are fakes are scored, too.
+    """
+    with memory_limit(choices[0].max_memory):
+        run = _Run(real, choices)
+        opened = run.open_fake(fake)
+        scorer = run.class_scorer(opened, classes)
+        run.embed_real()
+        run.check_images(images)
+        fakes = run.embed(opened, "fake")
+        run.fit(like_fakes=score_held_out)
+        like_fakes = run.held_out.cut(fakes.n) if score_held_out and run.held_out is not None else None
+        scored = []
+        for reference in run.references:
+            found = run.score(reference, fakes, scorer=scorer, by_image=run.has_images(images))
+            if like_fakes is not None:
+                found = replace(found, held_out=reference.score(like_fakes))
+            scored.append(found)
+        return scored
+
+
+class _Run:
+    """One set of reals: opened and planned for one or several options, then embedded and fitted once."""
+
+    def __init__(self, real: object, choices: Sequence[ScoreOptions]) -> None:
+        self.options = with_pinned(choices)  # before anything is opened
+        self.embedder = Embedder(self.options)
+        self.opened = open_input(real, "real")
+        self.plans = [ScorePlan.from_options(self.opened, each) for each in choices]
+        self.labels: LabelConfig | None = None
+        self._opened_held_out: OpenedInput | None = None
+        self.held_out: SourceFeatures | None = None
+        self.references: list[FittedReference] = []
+        if self.options.labels is not None:
+            self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
+        if self.options.held_out is not None:
+            self._opened_held_out = open_input(self.options.held_out, "held-out")
+            check_same_kind(self.opened, self._opened_held_out)
+
+    def open_fake(self, fake: object) -> OpenedInput:
+        """Open a fake set, and raise all errors that can be found before it is embedded."""
+        opened = open_input(fake, "fake")
+        if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
+            check_same_kind(self.opened, opened)
+        if self.labels is not None:
+            self.labels.check(opened)
+        return opened
+
+    def class_scorer(self, opened: OpenedInput, options: ClassOptions | None) -> ClassScorer | None:
+        """What scores each class of the fakes, if it is requested."""
+        if options is None:
+            return None
+        return ClassScorer(self.plans[0], self.embedder, opened=(self.opened, opened), **options)
+
+    def embed_real(self) -> None:
+        """Embed the reals; missing weights of any extractor are reported before."""
+        if isinstance(self.opened, OpenedImages):
+            require_all_weights(
+                [key for plan in self.plans for key in plan.extractors.values()], self.options
+            )
+        self.real = self.embed(self.opened, "real")
+
+    def embed(
+        self, opened: OpenedInput, role: str, *, needs: str | None = None, cache: bool | None = None
+    ) -> SourceFeatures:
+        """Embed "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for another."""
+        limit: int | None = 0
+        extractors, elsewhere, least = list[ExtractorKey](), list[ExtractorKey](), 1
+        for plan in self.plans:
+            elsewhere += plan.extractors.values()
+            needed = plan.needs[needs or role]
+            limit = None if limit is None or needed.most is None else max(limit, needed.most)
+            extractors += needed.extractors
+            least = max(least, needed.least)
+        embedder = self.embedder if cache is None else self.embedder.with_options(cache=cache)
+        features = SourceFeatures(
+            opened, role, embedder, limit=limit, declared=[plan.own for plan in self.plans]
+        )
+        features.require(extractors, minimum=least, elsewhere=elsewhere)
+        return features
+
+    def fit(self, *, like_fakes: bool = False) -> None:
+        """Embed held-out reals, with `like_fakes` by the extractors of the fakes, and fit the reals to every plan."""
+        if self._opened_held_out is not None:
+            needs = "fake" if like_fakes else None
+            self.held_out = self.embed(self._opened_held_out, "held-out", needs=needs)
+        for plan in self.plans:
+            kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
+            self.references.append(FittedReference(plan, self.real, self.embedder, kept, self.labels))
+
+    def check_images(self, images: ImageValues) -> None:
+        """Raise an error if values of images are required and cannot be computed."""
+        if images == "required":
+            check_samples(self.plans[0], self.real[self.plans[0].main])
+
+    def has_images(self, images: ImageValues) -> bool:
+        """Whether values of images are computed."""
+        try:
+            self.check_images("required")
+        except GenprError:
+            return False
+        return images != "none"
+
+    def score(
+        self,
+        reference: FittedReference,
+        fakes: SourceFeatures,
+        *,
+        scorer: ClassScorer | None = None,
+        by_image: bool = False,
+    ) -> Scored:
+        """Score embedded fakes."""
+        images = reference.per_image(fakes) if by_image else None
+        result = reference.score(fakes) if images is None else images.result
+        if scorer is None:
+            return Scored(result, images=images)
+        classes = scorer.score(self.real, fakes, result)
+        return Scored(classes.overall, classes, None if images is None else replace(images, classes=classes))
 
 
 @takes_options(ScoreOptions)
@@ -169,27 +236,18 @@ class Evaluator:
         return evaluator
 
     def _fit(self, real: object, options: ScoreOptions) -> None:
-        options = with_pinned([options])
-        self._options = options
-        self._embedder = Embedder(options)
-        with memory_limit(options.max_memory, trim=True):
-            self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
-            self._opened_real = open_input(real, "real")
-            self._plan = ScorePlan.from_options(self._opened_real, options)
-            self._labels = held_out = None
-            if options.labels is not None:
-                self._labels = LabelConfig.from_options(options.labels, self._opened_real, options.bad_images)
-            reals = _embed(self._opened_real, "real", [self._plan], self._embedder)
-            if options.held_out is not None:
-                kept = _open_held_out(options.held_out, self._opened_real)
-                held_out = _embed(kept, "held-out", [self._plan], self._embedder)
-            self._reference = FittedReference(self._plan, reals, self._embedder, held_out, self._labels)
+        self._limit = partial(memory_limit, options.max_memory, trim=True)
+        with self._limit():
+            self._run = _Run(real, [options])
+            self._run.embed_real()
+            self._run.fit()
+        (self._reference,) = self._run.references
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of a score, in display order."""
-        label_metrics = () if self._labels is None else self._labels.options.names
-        return (*self._plan.extractors, *label_metrics)
+        labels = self._run.labels
+        return (*self.plan.extractors, *(() if labels is None else labels.options.names))
 
     @property
     def source(self) -> str:
@@ -214,21 +272,12 @@ class Evaluator:
     @property
     def plan(self) -> ScorePlan:
         """The metrics and their features."""
-        return self._plan
-
-    @property
-    def supports_evidence(self) -> bool:
-        """Whether `evidence` is available: a metric counts neighbors, and there are enough reals."""
-        try:
-            check_samples(self._plan, self._reference.reals)
-        except GenprError:
-            return False
-        return True
+        return self._reference.plan
 
     @property
     def embedder(self) -> Embedder:
         """The embedder of images."""
-        return self._embedder
+        return self._run.embedder
 
     @entry_point
     def score(self, fake: object, *, cache: bool | None = None) -> Result:
@@ -244,8 +293,7 @@ class Evaluator:
             UsageError: The path does not exist.
             DataError: The fakes cannot be used, or do not match the reals.
         """
-        with memory_limit(self._options.max_memory, trim=True):
-            return self._reference.score(self._embedded(self._opened(fake), cache))
+        return self._score(fake, cache=cache).result
 
     @entry_point
     def evidence(
@@ -274,15 +322,9 @@ class Evaluator:
             >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
             'row 179'
         """
-        with memory_limit(self._options.max_memory, trim=True):
-            check_samples(self._plan, self._reference.reals)
-            opened = self._opened(fake)
-            scorer = None if classes is None else self._class_scorer(fake, opened, classes)
-            fakes = self._embedded(opened, cache)
-            found = self._reference.per_image(fakes)
-            if scorer is None:
-                return found
-            return replace(found, classes=scorer.score(self._reference.real, fakes, found.result))
+        found = self._score(fake, cache=cache, classes=classes, images="required").images
+        assert found is not None
+        return found
 
     @entry_point
     def score_classes(self, fake: object, **classes: Unpack[ClassOptions]) -> ClassScores:
@@ -300,24 +342,22 @@ class Evaluator:
             UsageError: An option is impossible, or the protocol is of whole sets.
             DataError: The fake side cannot be used, or the labels of the sides do not belong together.
         """
-        with memory_limit(self._options.max_memory, trim=True):
-            opened = self._opened(fake)
-            scorer = self._class_scorer(fake, opened, classes)
-            fakes = self._embedded(opened, None)
-            return scorer.score(self._reference.real, fakes, self._reference.score(fakes))
+        found = self._score(fake, classes=classes).classes
+        assert found is not None
+        return found
 
-    def _class_scorer(self, fake: object, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
-        both = self._opened_real, opened
-        return ClassScorer(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
-
-    def _opened(self, fake: object) -> OpenedInput:
-        opened = open_input(fake, "fake")
-        if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
-            check_same_kind(self._opened_real, opened)
-        if self._labels is not None:
-            self._labels.check(opened)
-        return opened
-
-    def _embedded(self, opened: OpenedInput, cache: bool | None) -> SourceFeatures:
-        embedder = self._embedder if cache is None else self._embedder.with_options(cache=cache)
-        return _embed(opened, "fake", [self._plan], embedder)
+    def _score(
+        self,
+        fake: object,
+        *,
+        cache: bool | None = None,
+        classes: ClassOptions | None = None,
+        images: ImageValues = "none",
+    ) -> Scored:
+        run = self._run
+        with self._limit():
+            run.check_images(images)
+            opened = run.open_fake(fake)
+            scorer = run.class_scorer(opened, classes)
+            fakes = run.embed(opened, "fake", cache=cache)
+            return run.score(self._reference, fakes, scorer=scorer, by_image=images != "none")

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,17 @@ from genpr.evaluation.labels import (
     Label,
     LabeledImages,
     Labels,
-    check_complete,
+    SourceLabels,
     check_shared,
     class_order,
-    match_labels,
-    match_names,
     open_labels,
 )
 from genpr.evaluation.options import KNN, LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, label_location
-from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.features.inputs import OpenedInput
+from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     MIN_IN_HALF,
@@ -57,17 +55,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """Options of label metrics, and the labels that are known before the fakes.
-
-    `real` are the labels of the reals, None if they are not used, and `named` the reals with their labels if names are known.
-    `recognized` are the predictions of another tool for the fakes, None if the reals classify them.
-    """
+    """Options of label metrics, and the labels that are known before the fakes."""
 
     options: LabelOptions
     policy: BadImagePolicy  # whether images without a label may be left out
-    real: Labels | None = None
-    named: LabeledImages | None = field(default=None, repr=False)
-    recognized: Labels | None = None
+    real: SourceLabels | None = None  # the labels of the reals; None if they are not used
+    recognized: Labels | None = (
+        None  # predictions of another tool for the fakes; None if the reals classify them
+    )
 
     @classmethod
     def from_options(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
@@ -76,26 +71,22 @@ class LabelConfig:
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
             return cls(options, policy, recognized=open_labels(options.classifier, None, "fake"))
-        labels = open_labels(options.real_labels, label_location(None, real), "real")
-        named = match_names("real", real, labels)
-        return cls(options, policy, labels, None if named is None else check_complete(named, policy))
+        labels = SourceLabels.open(options.real_labels, real, "real", policy)
+        _ = labels.named  # which checks them
+        return cls(options, policy, labels)
 
-    def open_fake(self, opened: OpenedInput) -> Labels:
-        """The requested labels of the fakes."""
-        return open_labels(self.options.fake_labels, label_location(None, opened), "fake")
+    def of_fakes(self, opened: OpenedInput) -> tuple[SourceLabels, SourceLabels | None]:
+        """The requested labels of the fakes, and those that another tool recognized."""
+        requested = SourceLabels.open(self.options.fake_labels, opened, "fake", self.policy)
+        if self.recognized is None:
+            return requested, None
+        return requested, SourceLabels.open(self.recognized, opened, "fake", self.policy)
 
     def check(self, opened: OpenedInput) -> None:
         """Raise an error for labels that do not match the fakes, if this is known before embedding."""
-        for labels in (self.recognized, self.open_fake(opened)):
-            named = None if labels is None else match_names("fake", opened, labels)
-            if named is not None:
-                check_complete(named, self.policy)
-                if self.named is not None:
-                    check_shared(self.named, named)
-
-    def match(self, source: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
-        """Each embedded image with its label."""
-        return check_complete(match_labels(source.role, source.opened, features, labels), self.policy)
+        for labels in reversed(self.of_fakes(opened)):
+            if labels is not None and labels.named is not None and self.real is not None and self.real.named:
+                check_shared(self.real.named, labels.named)
 
 
 def _content(labels: Labels | None) -> str | None:
@@ -127,14 +118,7 @@ class RecognizedLabels:
 class LabelScorer:
     """Label metrics of any number of fake sets for one real set with the features `reals`."""
 
-    def __init__(
-        self,
-        config: LabelConfig,
-        source: SourceFeatures,
-        reals: FeatureSet,
-        plan: ScorePlan,
-        embedder: Embedder,
-    ) -> None:
+    def __init__(self, config: LabelConfig, reals: FeatureSet, plan: ScorePlan, embedder: Embedder) -> None:
         self._config, self._options = config, config.options
         self._k = int(self._options.k) if self._options.classifier == KNN else None
         self._intervals, self._seed, self._device = plan.intervals, embedder.options.seed, embedder.device
@@ -143,7 +127,7 @@ class LabelScorer:
         self._reals: ConditionalReals | None = None
         started = time.perf_counter()
         if config.real is not None:
-            self._labeled = config.match(source, reals, config.real)
+            self._labeled = config.real.match_all(reals)
             self._reals = self._fit(self._labeled, reals)
         self._fit_seconds = time.perf_counter() - started
 
@@ -160,17 +144,17 @@ class LabelScorer:
         }
 
     def add_to(
-        self, result: Result, source: SourceFeatures, fakes: FeatureSet
+        self, result: Result, opened: OpenedInput, fakes: FeatureSet
     ) -> tuple[Result, RecognizedLabels]:
-        """The result of a fake set with the features `fakes`, with label metrics; and the labels of each fake."""
+        """The result of opened fakes with the features `fakes`, with label metrics; and the labels of each fake."""
         started = time.perf_counter()
         self._report("labels", 0, 1)
-        requested = self._config.match(source, fakes, self._config.open_fake(source.opened))
-        if self._config.recognized is None:
+        of_fakes, recognized = self._config.of_fakes(opened)
+        requested = of_fakes.match_all(fakes)
+        if recognized is None:
             result, labels = self._by_reals(result, requested, fakes)
         else:
-            seen = self._config.match(source, fakes, self._config.recognized)
-            result, labels = self._by_file(result, requested, seen)
+            result, labels = self._by_file(result, requested, recognized.match_all(fakes))
         self._report("labels", 1, 1)
         seconds = time.perf_counter() - started + self._fit_seconds
         return replace(result, seconds={**result.seconds, "labels": seconds}), labels

@@ -160,7 +160,8 @@ def _in_source(source: object) -> Labels:
         if isinstance(opened, ConcatSource):
             return _in_parts(opened)
         source = opened.name
-    path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
+    is_path = isinstance(source, str | os.PathLike) and os.path.exists(source)  # noqa: PTH110 - a Path raises for long names
+    path = Path(os.fsdecode(source)) if is_path else None  # type: ignore[arg-type]
     found: Labels | None = None
     if path is not None and path.is_dir() and (path / "dataset.json").is_file():
         found = _read_file(path / "dataset.json", "")
@@ -320,32 +321,6 @@ def class_order(label: str) -> tuple[bool, int, str]:
     return not is_number, len(label) if is_number else 0, label
 
 
-def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages | None:
-    """Each image of an opened source with its class; None if names are unknown before the images are read."""
-    names = image_names(opened)
-    if names is None:
-        return None
-    source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
-    matched = labels_of(labels, names, range(len(names)), len(names))
-    return LabeledImages(role, source, labels.origin, names, matched)
-
-
-def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: Labels) -> LabeledImages:
-    """Each embedded image with its class; unusable images of the source are left out."""
-    total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    # Labels by name do not need rows, which are unknown if an image was removed since it was embedded.
-    is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
-    rows = source_rows(opened, features, total) if is_ordered else range(len(features))
-    names, notices = [features.name_of(row) for row in range(len(features))], tuple[Notice, ...]()
-    if isinstance(labels, ImageValues):
-        if labels.by_name is None:
-            notices = labels.order_notices(image_names(opened) or names)
-        else:
-            check_distinct(features, "labels by name")
-    found = labels_of(labels, names, rows, total)
-    return LabeledImages(role, features.source, labels.origin, names, found, notices)
-
-
 def check_complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
     """The images; an error if none has a class ("no-labels"), or fewer than the policy requires ("unlabeled")."""
     if not images.rows:
@@ -374,40 +349,73 @@ def check_shared(real: LabeledImages, fake: LabeledImages) -> None:
 
 
 @dataclass(frozen=True)
-class OptionalLabels:
-    """The labels of one data set, if any; `is_guess` for sub-folders that the user did not declare as classes."""
+class SourceLabels:
+    """The labels of one opened source, which are matched with its images."""
 
     role: str
-    labels: Labels | None
-    is_guess: bool
+    opened: OpenedInput
+    policy: BadImagePolicy  # whether images without a label may be left out
+    labels: Labels | None  # None for a source that states that it has none
+    is_guess: bool = False  # whether they are sub-folders that the user did not declare as classes
 
     @classmethod
-    def open(cls, given: object, source: object, role: str) -> Self:
+    def open(
+        cls,
+        given: object,
+        opened: OpenedInput,
+        role: str,
+        policy: BadImagePolicy,
+        *,
+        is_optional: bool = False,
+    ) -> Self:
         """The given labels, or those in the source, by `open_labels`."""
         try:
-            labels = open_labels(given, source, role)
+            labels = open_labels(given, opened.source, role)
         except DataError as error:
-            if given is not None or error.code != "no-labels":
+            if given is not None or not is_optional or error.code != "no-labels":
                 raise
-            return cls(role, None, is_guess=False)  # stated by a dataset.json
-        return cls(role, labels, is_guess=given is None and isinstance(labels, FolderLabels))
+            return cls(role, opened, policy, None)  # stated by a dataset.json
+        is_guess = is_optional and given is None and isinstance(labels, FolderLabels)
+        return cls(role, opened, policy, labels, is_guess)
 
-    def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:
-        """Raise an error for labels that do not match the names of the images, if these are known."""
-        images = None if self.labels is None or self.is_guess else match_names(self.role, opened, self.labels)
-        if images is not None:
-            check_complete(images, policy)
-
-    def match(
-        self, opened: OpenedInput, features: FeatureSet, policy: BadImagePolicy
-    ) -> LabeledImages | None:
-        """Each embedded image with its class; None without classes."""
-        if self.labels is None:
+    @cached_property
+    def named(self) -> LabeledImages | None:
+        """The images with their labels before they are embedded; None if their names are unknown or may be no classes."""
+        names = None if self.labels is None or self.is_guess else image_names(self.opened)
+        if names is None or self.labels is None:
             return None
-        images = match_labels(self.role, opened, features, self.labels)
+        source = self.opened.source if isinstance(self.opened, FeatureSet) else self.opened.source.name
+        matched = labels_of(self.labels, names, range(len(names)), len(names))
+        return check_complete(
+            LabeledImages(self.role, source, self.labels.origin, names, matched), self.policy
+        )
+
+    def match(self, features: FeatureSet) -> LabeledImages | None:
+        """Each embedded image with its label, without unusable images of the source; None without classes."""
+        labels, opened = self.labels, self.opened
+        if labels is None:
+            return None
+        total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
+        # Labels by name do not need rows, which are unknown if an image was removed since it was embedded.
+        is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
+        rows = source_rows(opened, features, total) if is_ordered else range(len(features))
+        names, notices = [features.name_of(row) for row in range(len(features))], tuple[Notice, ...]()
+        if isinstance(labels, ImageValues):
+            if labels.by_name is None:
+                notices = labels.order_notices(image_names(opened) or names)
+            else:
+                check_distinct(features, "labels by name")
+        found = labels_of(labels, names, rows, total)
+        images = LabeledImages(self.role, features.source, labels.origin, names, found, notices)
         if self.is_guess:
-            return images if look_like_classes(images.labels) else None
-        return check_complete(images, policy)
+            return images if look_like_classes(found) else None
+        return check_complete(images, self.policy)
+
+    def match_all(self, features: FeatureSet) -> LabeledImages:
+        """The same for labels that are not optional."""
+        images = self.match(features)
+        assert images is not None
+        return images
 
 
 def look_like_classes(folders: Sequence[Label]) -> bool:

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, Literal, Unpack
 
 from genpr.evaluation.diagnostics import image_notices
-from genpr.evaluation.labels import LabeledImages, OptionalLabels
+from genpr.evaluation.labels import LabeledImages, SourceLabels
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, check_same_kind, check_same_weights, label_location, open_input
+from genpr.features.inputs import OpenedInput, check_same_kind, check_same_weights, open_input
 from genpr.features.options import StageProgress, takes_options
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.memory import memory_limit
@@ -120,11 +120,8 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
     embedder, progress = Embedder(options), options.progress
     with memory_limit(options.max_memory):
         opened = open_input(real, "real"), open_input(fake, "fake")
-        given = (options.real_labels, options.fake_labels)
-        sources = zip(given, (real, fake), opened, ("real", "fake"), strict=True)
-        labels = [
-            OptionalLabels.open(each, label_location(source, at), role) for each, source, at, role in sources
-        ]
+        given = zip((options.real_labels, options.fake_labels), opened, ("real", "fake"), strict=True)
+        labels = [SourceLabels.open(*each, options.bad_images, is_optional=True) for each in given]
         (reals, fakes), classes, ks = _embedded(*opened, options, embedder, labels)
         search = partial(
             modes_of,
@@ -162,13 +159,11 @@ def _embedded(
     opened_fake: OpenedInput,
     options: ModesOptions,
     embedder: Embedder,
-    labels: Sequence[OptionalLabels],
+    labels: Sequence[SourceLabels],
 ) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
     """Features of both sources, their labels, and k by metric."""
     check_same_kind(opened_real, opened_fake)
-    policy = options.bad_images
-    for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
-        each.check(opened, policy)
+    _ = [each.named for each in labels]  # which checks them
     chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
     plan = ScorePlan.from_options(opened_real, chosen)
     sources = []
@@ -177,8 +172,7 @@ def _embedded(
         source.require([plan.own], minimum=plan.needs[role].least)
         sources.append(source[plan.own])
     check_same_weights(*sources)
-    pairs = zip(labels, (opened_real, opened_fake), sources, strict=True)
-    classes = [each.match(opened, found, policy) for each, opened, found in pairs]
+    classes = [each.match(found) for each, found in zip(labels, sources, strict=True)]
     return (sources[0], sources[1]), classes, dict(plan.ks)
 
 

@@ -183,12 +183,14 @@ def score_choices(real: object, fake: object, choices: Mapping[str | None, Score
     """The scores of `panel_choices`."""
     from genpr.evaluation.evaluator import score_with  # imports torch
 
-    found = score_with(real, fake, list(choices.values()), score_held_out=True)
-    rows = dict(zip(choices, found, strict=True))
-    others = rows.pop(None, (None, None))
-    results = {str(name): result for name, (result, _) in rows.items()}
-    held_out = {str(name): _comparing(kept) for name, (_, kept) in rows.items() if kept is not None}
-    return PanelResult(results, held_out, *others)
+    scored = score_with(real, fake, list(choices.values()), score_held_out=True)
+    rows = dict(zip(choices, scored, strict=True))
+    others = rows.pop(None, None)
+    results = {str(name): each.result for name, each in rows.items()}
+    held_out = {str(name): _comparing(each.held_out) for name, each in rows.items() if each.held_out}
+    if others is None:
+        return PanelResult(results, held_out)
+    return PanelResult(results, held_out, others.result, others.held_out)
 
 
 def _comparing(result: Result) -> Result:

@@ -14,18 +14,14 @@ from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
     LabeledImages,
-    check_complete,
+    SourceLabels,
     check_shared,
-    match_labels,
-    match_names,
-    open_labels,
 )
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, label_location
+from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
-from genpr.images.policy import BadImagePolicy
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
@@ -176,7 +172,6 @@ class ClassScorer:
         plan: ScorePlan,
         embedder: Embedder,
         *,
-        sources: tuple[object, object],
         opened: tuple[OpenedInput, OpenedInput],
         real_labels: object = None,
         fake_labels: object = None,
@@ -185,21 +180,17 @@ class ClassScorer:
         self._metrics = tuple(name for name in DEFAULT_METRICS if name in plan.ks)
         _check_options(plan, self._metrics, min_per_class)
         self._plan, self._embedder, self._min_images = plan, embedder, int(min_per_class)
-        self._policy = embedder.options.bad_images
-        self._real = open_labels(real_labels, label_location(sources[0], opened[0]), "real")
-        self._fake = open_labels(fake_labels, label_location(sources[1], opened[1]), "fake")
-        names = match_names("real", opened[0], self._real), match_names("fake", opened[1], self._fake)
-        if names[0] is not None and names[1] is not None:  # else names are unknown before the images are read
-            check_classes(names[0], names[1], self._policy)
+        policy = embedder.options.bad_images
+        self._real = SourceLabels.open(real_labels, opened[0], "real", policy)
+        self._fake = SourceLabels.open(fake_labels, opened[1], "fake", policy)
+        if self._real.named is not None and self._fake.named is not None:
+            check_classes(self._real.named, self._fake.named)
 
     def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
         """Score every class with enough images."""
         own = self._plan.own
-        labeled = (
-            match_labels(real.role, real.opened, real[own], self._real),
-            match_labels(fake.role, fake.opened, fake[own], self._fake),
-        )
-        check_classes(*labeled, self._policy)
+        labeled = self._real.match_all(real[own]), self._fake.match_all(fake[own])
+        check_classes(*labeled)
         chosen, left_out = self._chosen(*labeled)
         report = self._embedder.options.progress or (lambda *_: None)
 
@@ -284,10 +275,8 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
     return "too few fakes" if n_fake < least else None
 
 
-def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePolicy) -> None:
+def check_classes(real: LabeledImages, fake: LabeledImages) -> None:
     """Refuse data sets that cannot be scored class by class."""
-    for images in (real, fake):
-        check_complete(images, policy)
     if len({*real.rows, *fake.rows}) == 1:
         text = f"per-class scores need at least two classes: {real}; {fake}; score without them, or {LABELS_HINT}"
         raise DataError(text, code="one-class")

@@ -5,36 +5,29 @@ Importing this module does not import torch, so that invalid options are reporte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import FeatureError, GenprError, UsageError, WeightsError, some
+from genpr.errors import FeatureError, UsageError, some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.options import EmbedOptions
 from genpr.features.registry import (
     canonical_name,
     dim_of,
-    group_by_network,
     network_module,
     parse_name,
-    require_weights,
-    weights_of,
     with_variants_of,
 )
 from genpr.features.statistics import (
     FeatureMoments,
     ReferenceStatistics,
     find_statistics,
-    holds_statistics,
     read_statistics,
 )
-from genpr.images.arrays import is_image_array, peek_array
-from genpr.images.paths import expand
 from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.registry import METRICS
 
@@ -104,6 +97,12 @@ class ScorePlan:
             statistics=statistics if given else None,
             given=given,
         )
+
+    @property
+    def main(self) -> ExtractorKey:
+        """The extractor of the reals that identifies them in a result."""
+        extractors = self.needs["real"].extractors
+        return self.own if self.own in extractors else extractors[0]
 
     @property
     def sample_ks(self) -> Mapping[str, int]:
@@ -276,57 +275,6 @@ def _check_given(
     if is_needed and not given:
         text = f"{source} has {statistics.held}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)
-
-
-def check_weights(
-    extractors: Iterable[ExtractorKey],
-    sources: Sequence[str],
-    options: EmbedOptions,
-    *,
-    of_features: bool = False,
-) -> None:
-    """Raise an error for missing weights before any image is listed, and without importing torch.
-
-    A source that is missing, empty or of another kind is reported first, as the more likely mistake. There is no check for
-    statistics in place of reals, which may name another extractor.
-    """
-    if any(holds_statistics(Path(source)) for source in sources):
-        return
-    images = [source for source in sources if _may_hold_images(source)]
-    names = [extractor for extractor in extractors if isinstance(extractor, str)]
-    try:
-        for name, *_ in group_by_network(names) if images or of_features else ():
-            require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
-    except WeightsError:
-        from genpr.images.source import open_source
-
-        for source in images:
-            open_source(source)
-        if len(images) == 1 and len(sources) == 2:
-            from genpr.features.inputs import check_same_kind, open_input  # which imports torch
-
-            check_same_kind(open_input(sources[0], "real"), open_input(sources[1], "fake"))
-        raise
-
-
-def _may_hold_images(source: str) -> bool:
-    """Whether a source may have images, by suffix and array header; missing and damaged files are reported later."""
-    try:
-        paths = expand(source)
-    except GenprError:
-        paths = None
-    return any(map(_may_be_images, paths or [Path(source)]))
-
-
-def _may_be_images(path: Path) -> bool:
-    suffix = path.suffix.lower()
-    if suffix not in {".npy", ".npz"}:
-        return suffix != ".safetensors"
-    try:
-        header = peek_array(path) if path.is_file() else None
-    except GenprError:
-        return False
-    return header is not None and is_image_array(*header)
 
 
 def _name(extractor: ExtractorKey) -> str:

@@ -66,9 +66,7 @@ class FittedReference:
         self.plan = plan
         most = plan.needs["real"].most
         self.real = real if most is None else real.cut(most)
-        extractors = plan.needs["real"].extractors
-        self._main = plan.own if plan.own in extractors else extractors[0]
-        self.reals = self.real[self._main]
+        self.reals = self.real[plan.main]
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
         self._identities = Identities.from_features(self.reals)
         self._real_summary = SideSummary.from_features(self.reals, self._identities)
@@ -153,7 +151,7 @@ class FittedReference:
         self._control_seconds = time.perf_counter() - started
         self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         if self._labels is not None:
-            self._label_scorer = LabelScorer(self._labels, self.real, self.reals, plan, embedder)
+            self._label_scorer = LabelScorer(self._labels, self.reals, plan, embedder)
 
     def _score(
         self, fake: SourceFeatures, embedder: Embedder
@@ -175,7 +173,7 @@ class FittedReference:
         result = self._result(fakes, scores, found if given else None)
         if self._label_scorer is None:
             return result, scores, None
-        result, labels = self._label_scorer.add_to(result, fakes, fakes[self._main])
+        result, labels = self._label_scorer.add_to(result, fakes.opened, fakes[self.plan.main])
         return result, scores, labels
 
     def _score_images(self, fake: SourceFeatures, embedder: Embedder) -> PerImageScores:
@@ -220,7 +218,7 @@ class FittedReference:
     ) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
         metrics, extractors, undefined = self._values(fake, scores.values)
-        reals, fakes = self.reals, fake[self._main]
+        reals, fakes = self.reals, fake[self.plan.main]
         fake_ids = Identities.from_features(fakes)
         deviations = self._deviations(metrics, len(fakes))
         find = partial(

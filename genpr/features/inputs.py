@@ -70,11 +70,6 @@ def open_input(source: object, role: str) -> OpenedInput:
     return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
 
 
-def label_location(source: object, opened: OpenedInput) -> object:
-    """Where labels of a source are searched for: the opened images, or for features the source given by the user."""
-    return opened.source if isinstance(opened, OpenedImages) else source
-
-
 def _open_features(text: str) -> FeatureSet | None:
     """The features in the file or files that a path or pattern names; None if it names images."""
     several = None if split_columns(text)[1] else expand(text)

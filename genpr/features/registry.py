@@ -32,6 +32,8 @@ from genpr.validation import check_flag, entry_point
 if TYPE_CHECKING:
     import torch
 
+    from genpr.features.options import EmbedOptions
+
 Precision = Literal["float32", "bfloat16"]
 _Extractor = TypeVar("_Extractor")
 _Path = str | os.PathLike[str]
@@ -356,6 +358,12 @@ def require_weights(
         text = f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file"
         raise UsageError(text, code="weights-unused")
     return None
+
+
+def require_all_weights(extractors: Iterable[object], options: EmbedOptions) -> None:
+    """Find or download the weights of all named extractors, before any image is embedded."""
+    for name, *_ in group_by_network(name for name in extractors if isinstance(name, str)):
+        require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
 
 
 def read_weights(

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from genpr.errors import GenprError, some
-from genpr.evaluation.labels import OptionalLabels
+from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import label_location, open_input
+from genpr.features.inputs import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MANIFOLD
@@ -237,9 +237,7 @@ def _labels(source: object, features: FeatureSet, role: Role, given: object) -> 
     any_missing = BadImagePolicy("skip", 1.0)
     try:
         opened = features if source is None else open_input(source, role)
-        found = OptionalLabels.open(given, label_location(source, opened), role).match(
-            opened, features, any_missing
-        )
+        found = SourceLabels.open(given, opened, role, any_missing, is_optional=True).match(features)
     except GenprError:
         if given is not None:
             raise

@@ -603,10 +603,10 @@ def test_log_of_an_earlier_version_has_no_recipe(folder, watch, two_lines):
 
 def test_score_without_memory_is_reported_and_the_others_are_scored(folder, clock, watch, evaluator):
     class Large(genpr.Evaluator):
-        def _opened(self, fake):
+        def _score(self, fake, **options):
             if Path(fake).name == "b.npy":
                 raise MemoryError
-            return super()._opened(fake)
+            return super()._score(fake, **options)
 
     for name in ("a.npy", "b.npy", "c.npy"):
         put(folder, name)

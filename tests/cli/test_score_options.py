@@ -9,7 +9,7 @@ from genpr.evaluation.options import LabelOptions
 def test_every_option_of_score_is_passed_to_the_api(genpr, folders, tmp_path, monkeypatch):
     seen = {}
 
-    def record(real, fake, choices):
+    def record(real, fake, choices, **_):
         given = {each.name: getattr(choices[0], each.name) for each in fields(choices[0])}
         seen.update(given, sides=(real, fake), protocols=tuple(each.protocol for each in choices))
         raise KeyboardInterrupt

@@ -37,4 +37,5 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
 def score_protocols(real, fake, *, protocols, **options):
     """The results of several protocols in one run."""
     choices = [ScoreOptions(protocol=name, **options) for name in protocols]
-    return {result.protocol: result for result, _ in score_with(real, fake, choices)}
+    results = [each.result for each in score_with(real, fake, choices)]
+    return {result.protocol: result for result in results}

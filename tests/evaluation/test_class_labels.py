@@ -14,7 +14,14 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.labels import FolderLabels, LabeledImages, labels_of, look_like_classes, open_labels
+from genpr.evaluation.labels import (
+    FolderLabels,
+    LabeledImages,
+    check_complete,
+    labels_of,
+    look_like_classes,
+    open_labels,
+)
 from genpr.evaluation.modes import find_modes
 from genpr.evaluation.per_class import check_classes
 from genpr.evaluation.tables import unlike_numbers
@@ -166,7 +173,7 @@ def check(real, fake, *, action="error", share=0.01):
         LabeledImages(role, f"{role}/", "sub-folders", [f"{role}{i}.png" for i in range(len(labels))], labels)
         for role, labels in (("real", real), ("fake", fake))
     ]
-    check_classes(*sides, BadImagePolicy(action, share))
+    check_classes(*(check_complete(side, BadImagePolicy(action, share)) for side in sides))
 
 
 @pytest.mark.parametrize(

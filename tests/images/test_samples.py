@@ -9,8 +9,9 @@ import pytest
 from image_files import SMALL, encode, raised
 
 from genpr.errors import DataError
-from genpr.evaluation.labels import FolderLabels, match_names, open_labels
-from genpr.features.inputs import label_location, open_input
+from genpr.evaluation.labels import FolderLabels, SourceLabels, open_labels
+from genpr.features.inputs import open_input
+from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source, subset
 
 PNG = encode(SMALL)
@@ -18,7 +19,7 @@ PNG = encode(SMALL)
 
 def labels_of(path) -> list:
     opened = open_input(path, "real")
-    labels = open_labels(None, label_location(path, opened), "real")
+    labels = open_labels(None, opened.source, "real")
     names = opened.source.names()
     names = [item.name for item in opened.source] if names is None else list(names)
     return labels.match(names, range(len(names)), len(names))
@@ -89,8 +90,7 @@ def test_labels_of_shards_are_concatenated(make_tar, tmp_path):
         make_tar({"0.png": PNG, "1.png": PNG, **label}, name=f"s{shard}.tar")
     assert labels_of(f"{tmp_path}/s*.tar") == ["0", None, None, None, "2", None]
     opened = open_input(f"{tmp_path}/s*.tar", "real")
-    labels = open_labels(None, label_location("", opened), "real")
-    side = match_names("real", opened, labels)
+    side = SourceLabels.open(None, opened, "real", BadImagePolicy("skip", 1.0)).named
     assert side is not None
     assert "s0.tar" in side.origin
     assert side.rows == {"0": [0], "2": [4]}
