@@ -51,6 +51,10 @@ _VOLATILE_HTML = re.compile(r"application/json;base64,[^\"]*|<dd>[\d.e+-]+</dd>"
 
 CASES = "cases.txt"
 
+THREADS = "2"  # on which the last digits of distances depend
+
+SHOWN = 10  # differences of one case
+
 COLORS = {"red": (200, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 200), "white": (200, 200, 200)}
 
 GENERATOR = """
@@ -336,6 +340,7 @@ def _run(name: str, folder: Path) -> dict[str, object]:
         "PYTHONPATH": str(ROOT),
         "GENPR_CACHE": str(folder / "cache"),
         "COLUMNS": "100",
+        "OMP_NUM_THREADS": THREADS,
     }
     done = subprocess.run(
         [sys.executable, "-m", "genpr", *RUNS[name], *([] if name in AS_TEXT else ["--json"])],
@@ -373,9 +378,12 @@ def _stable(value: object) -> object:
 
 def _score_by_random_inception(name: str, folder: Path) -> object:
     """Score under a protocol that pins Inception, with random weights in its place."""
+    import torch
     from protocol_cases import replaced_inception
 
     import genpr
+
+    torch.set_num_threads(int(THREADS))
 
     real, fake = (np.load(folder / f"tiny_{side}.npz")["arr_0"] for side in ("real", "fake"))
     options = {"protocol": PYTHON_CASES[name], "device": "cpu", "cache": False, "batch_size": 8}
@@ -399,9 +407,12 @@ def compare(before: Path, after: Path) -> int:
             count += 1
             continue
         one, other = (json.loads((folder / f"{name}.json").read_text()) for folder in (before, after))
-        for path, old, new in _differences(one, other, ""):
+        differences = _differences(one, other, "")
+        for path, old, new in differences[:SHOWN]:
             print(f"{name}{path}: {old!r:.300} -> {new!r:.300}")
-            count += 1
+        if len(differences) > SHOWN:
+            print(f"{name}: {len(differences) - SHOWN} more")
+        count += len(differences)
     print(f"{count} differences in {len({*cases[before], *cases[after]})} cases")
     return count
 
