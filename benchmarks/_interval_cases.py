@@ -149,7 +149,7 @@ def run_once(case: IntervalCase, number: int) -> Run:
     values = distances.values()
     real, fake = distances.sides()
     halves = Replicates(real, fake, KS, seed=number, replicates=REPLICATES)
-    scan_pairs(real[0], fake[0], halves.consumers)
+    scan_pairs(real[0], fake[0], [halves.counter])
     replicates = halves.values()
     return Run(
         np.array([values[name] for name in METRICS]),

@@ -32,13 +32,11 @@ from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves,
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.parts import covered_share_of_parts
-from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet, direct_replicate_counts
-from genpr.neighbors.search import PairConsumer
+from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
-_MIN_COLUMNS = 16  # fewer make distances cheaper, but every half reads all of its distances
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -120,7 +118,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            consumers=replicates.consumers if replicates else [],
+            consumers=[replicates.counter] if replicates else [],
             advance=advance,
         )
         memberships = counted.memberships
@@ -229,7 +227,7 @@ class Replicates:
     to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
     unrelated, it does no harm, since their covariance is then zero on average.
 
-    `consumers` must receive the pairs between the two sets; empty for small sets, whose distances are all computed.
+    `counter` must receive the pairs between the two sets.
     """
 
     def __init__(
@@ -249,25 +247,11 @@ class Replicates:
         halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
         everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        most, d = max(len(real[0]), len(fake[0])), real[0].features.shape[1]
-        direct = list[CountRequest]()
-        if engine.is_direct(most, most, max(d, _MIN_COLUMNS)):
-            direct = [each for each in everything if each.rows == "other"]
-        listed = [each for each in everything if each not in direct]
-        counter = ReplicateCounter(halved_real, halved_fake, listed, engine=engine)
-        self.consumers: list[PairConsumer] = [] if direct else [counter]
-
-        def count() -> dict[CountRequest, Tensor]:
-            found = counter.counts()
-            if direct:
-                found |= direct_replicate_counts(halved_real, halved_fake, direct, engine)
-            return found
-
-        self._count = count
+        self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        found = self._count()
+        found = self.counter.counts()
         every = torch.cat(list(found.values())).cpu()  # in one transfer
         counts = dict(zip(found, torch.split(every, [len(each) for each in found.values()]), strict=True))
         return {

@@ -13,7 +13,7 @@ from genpr.errors import UsageError
 from genpr.metrics.null import covered_share
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
-from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import Advance, PairConsumer, no_advance
@@ -56,8 +56,8 @@ def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Ten
     return checked
 
 
-ENGINE = Engine(communicator=current_communicator, direct_elements=DIRECT_ELEMENTS)
-"""Divides searches among all ranks (`genpr.distributed.all_ranks`), and computes all distances of small sets."""
+ENGINE = Engine(communicator=current_communicator)
+"""Divides searches among all ranks (`genpr.distributed.all_ranks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class RealManifold:
             return FakeManifold(points, None)
         # In the reals' frame, or in a separate one: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
-        own_points, (n, d), most = points, fake.shape, max(balls).k
-        if not self.engine.is_direct(n, n, d) and not is_suitable(points, most):
+        own_points, most = points, max(balls).k
+        if not is_suitable(points, most):
             own_points = IndexedPoints.from_features(points.features, most)
         own = Neighborhood.from_points(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance

@@ -16,13 +16,13 @@ from genpr.errors import FeatureError
 from genpr.metrics.real_manifold import Memberships, PairProgress, progress_counter
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
-from genpr.neighbors.engine import DIRECT_ELEMENTS, Engine
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
-_ENGINE = Engine(direct_elements=DIRECT_ELEMENTS)  # whose searches are those of this rank alone
+_ENGINE = Engine()  # whose searches are those of this rank alone
 
 
 def memberships_of_ranks(

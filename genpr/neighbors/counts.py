@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.distance import all_sq_distances, sq_distances_at
+from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import (
     DirectedPairs,
     NeighborLists,
-    all_near_sq_distances,
     near_candidates,
     near_sq_distances,
     padded,
@@ -74,9 +73,6 @@ class Neighborhood:
     ) -> Neighborhood:
         """Find all of them in one search; `keep` is the length of the lists."""
         features, keep = points.features, min(keep, len(points) - 1)
-        if engine.is_direct(len(points), *features.shape):
-            advance(len(points) * (len(points) - 1) // 2)
-            return cls._direct(features, tuple(balls), ties, keep, engine)
         ks = sorted({ball.k for ball in balls})
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
@@ -99,21 +95,6 @@ class Neighborhood:
             else:  # if there is no k-th neighbor without the row, all rows are equal
                 in_degrees += (settled & (without > 0)) * (len(points) - 1)
         return cls(tuple(balls), sq_radii, in_degrees, lists)
-
-    @classmethod
-    def _direct(
-        cls, features: Tensor, balls: tuple[Ball, ...], ties: Ties, keep: int, engine: Engine
-    ) -> Neighborhood:
-        """The same for a small set, from all distances."""
-        sq = all_sq_distances(features, features).fill_diagonal_(torch.inf)
-        table = sq.sort(dim=1).values[:, :-1]
-        sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
-        without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
-        inside = torch.le if ties == "closed" else torch.lt
-        in_degrees = inside(sq, without[:, :, None]).sum(dim=1)
-        near = all_near_sq_distances(features, features, engine).fill_diagonal_(torch.inf)
-        near, order = near.sort(dim=1, stable=True)
-        return cls(balls, sq_radii, in_degrees, NeighborLists(order[:, :keep], near[:, :keep]))
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
@@ -186,25 +167,9 @@ def cross_counts(
     of_fake = (
         torch.empty(0, m, dtype=torch.float64, device=device) if fake_sq_radii is None else fake_sq_radii
     )
-    if not consumers and engine.is_direct(n, *fake.features.shape):
-        advance(n * m)
-        return _direct_counts(real.features, fake.features, of_real, of_fake, smallest_of, ties)
     counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties, engine)
     scan_pairs(real, fake, [counter, *consumers], engine=engine, advance=advance)
     return counter.counts()
-
-
-def _direct_counts(
-    real: Tensor, fake: Tensor, of_real: Tensor, of_fake: Tensor, smallest_of: int | None, ties: Ties
-) -> CrossCounts:
-    """The counts of small sets, from all distances; arguments as in `cross_counts`."""
-    within = torch.le if ties == "closed" else torch.lt
-    sq = all_sq_distances(real, fake)
-    in_real, in_fake = within(sq, of_real[:, :, None]), within(sq, of_fake[:, None, :])
-    smallest = None
-    if smallest_of is not None:
-        smallest = of_real[smallest_of][:, None].where(in_real[smallest_of], torch.inf).amin(dim=0)
-    return CrossCounts(in_real.sum(1), in_real.sum(2), in_fake.sum(2), in_fake.sum(1), smallest)
 
 
 class _CrossCounter:

@@ -95,12 +95,6 @@ def free_for_less(device: torch.device) -> None:
     emit_notice("oom-smaller-tiles", device=device)
 
 
-def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances between all rows of two small sets, (n, m) float64, by the definition."""
-    n, m = len(x), len(y)
-    return sq_distances(x.repeat_interleave(m, dim=0), y.repeat(n, 1)).view(n, m)
-
-
 def pieces_of(features: Tensor, n: int | None = None) -> list[slice]:
     """Slices over all rows of (n, d) `features`, or over `n` rows as wide as these."""
     step = max(1, profile_of(features.device).piece // features.shape[1])

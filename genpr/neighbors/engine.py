@@ -40,10 +40,6 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
         yield
 
 
-DIRECT_ELEMENTS = 2**18
-"""Up to this number of pairs times columns, computing all distances by the definition is as fast as the search."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Finds products that are not negative, in tiles of bounded memory."""
@@ -89,11 +85,6 @@ class Engine:
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = Communicator  # called when a search begins
-    direct_elements: int = 0
-
-    def is_direct(self, n: int, m: int, d: int) -> bool:
-        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
-        return n * m * d <= self.direct_elements and self.communicator().size == 1
 
     def workers(self, device: torch.device, **inputs: object) -> Workers:
         """Workers of a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
@@ -150,7 +141,7 @@ class Engine:
 
 
 ONE_PROCESS = Engine()
-"""An engine that shares no work and uses bounds for sets of any size."""
+"""An engine that shares no work."""
 
 
 class Workers:

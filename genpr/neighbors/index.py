@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from torch import Tensor
 
 from genpr.distributed import content_hash
 from genpr.memory import free_memory_on
-from genpr.neighbors import engine
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import pieces_of
@@ -203,7 +201,6 @@ class Cells:
 
 _SAMPLE = 256
 _MAX_SHIFT = 2.0**100  # of a scaled center: sums with it overflow only for rows that are too far away as well
-_LAZY_ELEMENTS = 2**20  # up to this size the view is computed at first use: a direct search needs none
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +235,8 @@ class Frame:
 
     def place(self, features: Tensor) -> IndexedPoints:
         """An index of (n, d) float32 or float16 `features` in this frame; they are not copied."""
-        placed = IndexedPoints(features, lambda: self)
-        if self.codes is None and features.numel() > _LAZY_ELEMENTS:
+        placed = IndexedPoints(features, self)
+        if self.codes is None:
             placed.cells  # noqa: B018 - on all cores, before each thread of a search has one core
         return placed
 
@@ -249,26 +246,16 @@ class IndexedPoints:
     """Features with their representation in a frame, as the bounds need it."""
 
     features: Tensor  # (n, d) float32 or float16, the original values, on which all decisions are based
-    find_frame: Callable[[], Frame]  # returns the frame when a search with bounds first needs it
+    frame: Frame  # what its coordinates are relative to
 
     @classmethod
     def from_features(cls, features: Tensor, k: int) -> IndexedPoints:
         """Index (n, d) rows in the frame in which their `k` nearest are found at the lowest cost."""
-        n, d = features.shape
-        if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search
-            return cls(features, partial(choose_frame, features, k))
         return choose_frame(features, k).place(features)
 
     def in_same_frame(self, features: Tensor) -> IndexedPoints:
         """Other rows (m, d) in the same frame."""
-        if features.numel() > _LAZY_ELEMENTS:
-            return self.frame.place(features)
-        return IndexedPoints(features, lambda: self.frame)
-
-    @cached_property
-    def frame(self) -> Frame:
-        """The frame."""
-        return self.find_frame()
+        return self.frame.place(features)
 
     @cached_property
     def content(self) -> str:
@@ -317,8 +304,7 @@ class IndexedPoints:
 
     def recoded(self, codes: torch.dtype) -> IndexedPoints:
         """The same in a frame with other codes."""
-        frame = replace(self.frame, codes=codes)
-        return IndexedPoints(self.features, lambda: frame)
+        return IndexedPoints(self.features, replace(self.frame, codes=codes))
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:

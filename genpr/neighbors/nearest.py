@@ -1,7 +1,5 @@
 """Exact k nearest rows, within one set and between two: bounds select candidates, the definition decides.
 
-For small sets all distances are computed by the definition. For larger ones:
-
 1. Products with rows of the same block and rows near the center give every row an upper bound on the distance to its
    k-th neighbor: its reach.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
@@ -23,7 +21,7 @@ from torch import Tensor
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import all_sq_distances, float_sq_distances_at, pieces_of, sq_distances_at
+from genpr.neighbors.distance import float_sq_distances_at, pieces_of, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Engine, Tiles, Workers, plain_arithmetic
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import (
@@ -348,10 +346,6 @@ def nearest_between(
     Point i is not excluded for query i. If very many points are exactly as far from a query as its k-th nearest, as on
     a lattice, each of them costs a distance by the definition; copies of a point beyond the k-th cost nothing.
     """
-    if engine.is_direct(len(queries), *points.features.shape):
-        advance(len(queries) * len(points))
-        sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
-        return index[:, :k], sq[:, :k]
     inputs = {"queries": queries, "features": points, "k": k}
     with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
         found = _without_surplus(points.features, k)

@@ -24,16 +24,11 @@ from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.bounds import bounds_of_differences
-from genpr.neighbors.counts import sq_middle, sq_radii_of
+from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.nearest import (
-    NeighborLists,
-    all_near_sq_distances,
-    extended_lists,
-    near_sq_distances,
-)
+from genpr.neighbors.nearest import NeighborLists, extended_lists, near_sq_distances
 from genpr.neighbors.search import Pairs
 
 BYTES_PER_ENTRY = 1024
@@ -422,42 +417,6 @@ class ReplicateCounter:
                 self._count_waiting()
         totals = _totals(self._all_sides, self._per_thread, self._engine.communicator())
         return {each: totals[each] for each in self._requests}
-
-
-def direct_replicate_counts(
-    real: ResampledSet, fake: ResampledSet, requests: Sequence[CountRequest], engine: Engine
-) -> dict[CountRequest, Tensor]:
-    """The counts of `ReplicateCounter` for small sets, from all distances in all halves; `rows` must be "other".
-
-    The counter omits some own rows at exactly the radius of a ball, and counts must not depend on the number of processes.
-    """
-    x, y = real.points.features, fake.points.features
-    between = all_near_sq_distances(x, y, engine)
-    to_others = {"real": between, "fake": between.T}
-    to_own = {"real": all_near_sq_distances(x, x, engine), "fake": all_near_sq_distances(y, y, engine)}
-    members = {
-        name: unpacked(each.halves.member).T[: each.halves.count].nonzero()[:, 1].view(each.halves.count, -1)
-        for name, each in (("real", real), ("fake", fake))
-    }
-    inside, counts = {}, {}
-    for each in requests:
-        key = each.balls, each.ball, each.ties
-        if key not in inside:
-            owners, others = members[each.balls], members["fake" if each.balls == "real" else "real"]
-            within_half = to_own[each.balls][owners[:, :, None], owners[:, None]]
-            within_half.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-            kth = within_half.topk(each.ball.k, dim=2, largest=False).values.amax(dim=2)
-            sq_radii = torch.stack([sq_radii_of(each.ball, of_half) for of_half in kth])
-            within = torch.lt if each.ties == "strict" else torch.le
-            inside[key] = within(
-                to_others[each.balls][owners[:, :, None], others[:, None]], sq_radii[:, :, None]
-            )
-        if each.count == "pairs":
-            counts[each] = inside[key].sum(dim=(1, 2))[None]
-        else:
-            hits = inside[key].sum(dim=2 if each.count == "owners" else 1)
-            counts[each] = torch.stack([(hits > t).sum(dim=1) for t in range(each.most)])
-    return counts
 
 
 def _count_within(

@@ -42,8 +42,7 @@ def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
 def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:
     sides = sides_of(real, fake, device)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    if halves.consumers:
-        scan_pairs(sides[0][0], sides[1][0], halves.consumers)
+    scan_pairs(sides[0][0], sides[1][0], [halves.counter])
     return halves.values()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import DIRECT_ELEMENTS, ONE_PROCESS, Engine
+from genpr.neighbors.engine import ONE_PROCESS, Engine
 from genpr.neighbors.index import Frame, IndexedPoints, View
 
 ENGINES = {
@@ -23,7 +23,6 @@ ENGINES = {
     "tiles of 7 x 64": Engine(7, 64),
     "tiles of 64 x 7": Engine(64, 7),
     "one tile": Engine(1024, 1024),
-    "direct": Engine(direct_elements=DIRECT_ELEMENTS),
 }
 _MOST_DIRECTIONS = 200
 

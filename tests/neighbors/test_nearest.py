@@ -40,7 +40,7 @@ def test_every_bit_and_index_equals_the_oracle(case, kind, engine):
 def test_ties_go_to_the_lowest_index(kind, k, rng):
     points = rng.integers(0, 3, (40, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (50, 3)).astype(np.float32)
-    for engine in (ONE_PROCESS, Engine(11, 9), ENGINES["direct"]):
+    for engine in (ONE_PROCESS, Engine(11, 9)):
         _check(queries, points, k, kind=kind, engine=engine)
 
 
