@@ -37,11 +37,9 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"distributed", "features", "images", "metrics"},
     "conditional": {"distributed", "evaluation", "features", "images", "metrics"},
     "checkpoints": {"distributed", "evaluation", "features", "images", "metrics"},
-    "audit": {"features", "metrics"},
     "demo": set(),
     "doctor": {"demo", "evaluation", "features", "metrics"},
     "report": {
-        "audit",
         "checkpoints",
         "conditional",
         "distributed",
@@ -188,7 +186,7 @@ def test_typed_marker_and_license_exist():
 
 
 LIGHT = """
-    --help | --version | nonsense | score --help | audit --help | doctor --help
+    --help | --version | nonsense | score --help | doctor --help
     list extractors | list protocols | list metrics | list metrics --json | list nonsense
     weights list | weights verify | weights fetch nonsense | cache list | cache prune --max-size 1GB | cache prune --max-size x
     compare a.json b.json | compare a.json a.json | compare whole.json whole.json | compare none.json a.json | compare damaged.json a.json
@@ -198,7 +196,7 @@ LIGHT = """
     score real fake --device nonsense --extractor pixels | score real fake --max-memory x --extractor pixels
     score real fake --alpha x | score real fake --fail-under x=1 | score real fake --html none/x.html
     reconstruct none fake | reconstruct real none | reconstruct real fake --metrics mse | features none x.safetensors | features real x | pack none x.npz | align none --prompts none | entities none none
-    modes none fake | audit --metrics nonsense | audit --checks nonsense | rank real fake --by nonsense | rank real none
+    modes none fake | rank real fake --by nonsense | rank real none
     sweep none 1=fake | watch none none | demo --device nonsense
 """
 

@@ -47,7 +47,6 @@ _SECTIONS = {
         "cache": "Show or prune the feature cache.",
         "doctor": "Check libraries, GPUs and cache, and run a self-test.",
         "demo": "Show what the metrics detect, on images that are drawn for it.",
-        "audit": "Run metrics on sanity checks with known answers.",
     },
 }
 COMMANDS = {name: text for section in _SECTIONS.values() for name, text in section.items()}

@@ -253,10 +253,10 @@ DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_de
 """The calibrated pair, precision, recall, density and coverage."""
 
 
-def unknown_metrics(unknown: Sequence[str], known: Collection[str], more: str = "") -> UsageError:
-    """The error for metrics that are unknown, or for none; `more` completes the message."""
+def unknown_metrics(unknown: Sequence[str], known: Collection[str]) -> UsageError:
+    """The error for metrics that are unknown, or for none."""
     like = similar(unknown[0], known) if unknown else ""
-    text = f"unknown metrics: {some(unknown) or 'none'}{like}; known: {', '.join(known)}{more}"
+    text = f"unknown metrics: {some(unknown) or 'none'}{like}; known: {', '.join(known)}"
     return UsageError(text, code="unknown-metric")
 
 

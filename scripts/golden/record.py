@@ -166,7 +166,6 @@ RUNS: dict[str, list[str]] = {
     "align": ["align", "fake", "--prompts", "prompts.csv", "--extractor", "pair.py:load", "--quiet",
               "--distractors", "20", "--csv", "ranks.csv"],
     "entities": ["entities", "expected.csv", "answers.jsonl", "--vocabulary", "objects.txt"],
-    "audit": ["audit", "--quiet", "--metrics", "precision,coverage", "--checks", "mean"],
     "list-metrics": ["list", "metrics"],
     "list-protocols": ["list", "protocols"],
     "list-extractors": ["list", "extractors"],

@@ -56,7 +56,6 @@ def test_feature_files_score_as_their_images(genpr, folders, tmp_path):
         ("rank a b --by presicion", "precision"),
         ("reconstruct a b --metrics psrn", "psnr"),
         ("weights fetch inseption", "inception"),
-        ("audit --checks invntion", "invention"),
     ],
 )
 def test_a_misspelled_name_is_refused_with_similar_names(genpr, line, meant):

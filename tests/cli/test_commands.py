@@ -84,7 +84,6 @@ features real of_fake.safetensors GABOR                                     2 ou
 stats real real/x.npz GABOR                                                 2 output-is-input
 stats real old.npz GABOR                                                    2 output-exists
 pack real real/x.npz                                                        2 output-is-input
-audit --out foreign --metrics precision                                     2 output-exists
 pack real x.npz --on-bad ignore                                             2 usage
 modes real.npy fake.npy --clusters 1                                        2 usage
 align drawings TOY --extractor inception                                    2 no-text-encoder
@@ -346,11 +345,6 @@ MEANWHILE = [
     ("genpr.evaluation.write_statistics.compute_statistics", "stats real.npy {}", "x.npz"),
     ("genpr.images.pack._decoded", "pack real {}", "x.npz"),
     ("genpr.report.score_page.evidence_report", "score real fake GABOR --html {}", "x.html"),
-    (
-        "genpr.audit.runner.evaluate_demands",
-        "audit --metrics precision --checks scaling --out .",
-        "matrix.md",
-    ),
 ]
 
 
@@ -432,7 +426,6 @@ sweep real.npy 0.5=fake.npy 1=more.npy
 features real real.safetensors GABOR
 pack real real.npz
 demo --n 50 --device cpu
-audit --metrics precision --checks scaling
 watch NOW real.npy scored
 """
 

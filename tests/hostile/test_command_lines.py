@@ -248,7 +248,6 @@ def test_hostile_labels_end_in_a_score_or_an_error(at, check, name):
     [
         ("s/sweep.json", ["sweep", "real", "0.5=fake", "1=fake", *SCORE, "--out", "s"]),
         ("w/genpr.jsonl", ["watch", "real", "w", *SCORE, "--once", "--settle", "0"]),
-        ("o/results.jsonl", ["audit", "--metrics", "precision", "--out", "o", "--resume", "-q"]),
         ("cache/features/pixels/key.json", ["cache", "list", "--cache-dir", "cache"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -297,7 +296,6 @@ COMMANDS = {
     "weights": ["weights", "fetch", "../../etc/passwd", "x" * 10_000, "--offline"],
     "prune": ["cache", "prune", "--max-size", "1e999TB"],
     "demo": ["demo", "--n", HUGE, "-q"],
-    "audit": ["audit", "--metrics", "x", "--seed", HUGE, "--jobs", HUGE, "-q"],
     "clusters": ["modes", "real", "real", "--extractor", "pixels", "-q", "--k", HUGE, "--clusters", HUGE],
     "batches": ["features", "real", "o.safetensors", "--extractor", "pixels", "-q", "--batch-size", HUGE],
 }

@@ -1,1 +1,0 @@
-"""Sanity checks for metrics, on data with known fidelity and diversity."""

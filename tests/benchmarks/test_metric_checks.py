@@ -1,0 +1,227 @@
+"""The sanity checks of metrics: grids and data as published, criteria up to their thresholds, recorded results."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+from metric_checks import (  # noqa: E402
+    CHECKS,
+    DEMANDS,
+    KINDS,
+    PUBLISHED,
+    Case,
+    Curve,
+    bell,
+    cell,
+    converged,
+    falling,
+    falling_until,
+    flat,
+    main,
+    measured,
+    rising,
+    stored,
+    tables,
+    values,
+)
+
+RECORDED = BENCHMARKS / "results" / "metric-checks.jsonl"
+CASES = [case for name, check in CHECKS.items() for curve in check.curves(name) for case in curve]
+ROWS = {f"{check} / {demand}": row for row, (check, demand, *_) in enumerate(DEMANDS)}
+
+
+def test_recorded_results_give_the_recorded_tables():
+    results = stored(RECORDED, repeats=10, seed=0)
+    assert results.keys() == {*CASES}
+    assert tables(results, repeats=10, seed=0) == RECORDED.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("mean+outlier", "outlier among the reals", 8, 0.0),
+        Case("invention", "", 2, 3.0),
+        Case("cube-n", "", 8, 100.0),
+    ],
+)
+def test_values_equal_recorded_ones(case):
+    names = [name for names in KINDS.values() for name in names]
+    found = measured(case, metrics=names, repeats=10, seed=0)
+    recorded = stored(RECORDED, repeats=10, seed=0)[case]
+    for name in names:
+        assert found[name] == pytest.approx(recorded[name], rel=1e-4)
+
+
+def test_marks_as_published():
+    passed = {name: 30 - marks.count("F") for name, marks in PUBLISHED.items()}
+    assert list(passed.values()) == [11, 9, 18, 13, 10, 9]
+    for marks in PUBLISHED.values():
+        assert all(mark in {"F", *DEMANDS[row][2], *DEMANDS[row][3]} for row, mark in enumerate(marks))
+
+
+def fidelity(case):
+    """The value of an ideal fidelity metric."""
+    x, d = case.x, case.dimension
+    return {
+        "mean": lambda: 1 - abs(x) / {1: 6, 8: 3, 64: 1}[d],
+        "mean+outlier": lambda: 1 - abs(x) / {1: 6, 8: 3, 64: 1}[d],
+        "std": lambda: 1.0 if x <= 1 else 1 - math.log10(x) / {1: 3, 8: 1, 64: 0.5}[d],
+        "simultaneous": lambda: 1.0,
+        "sequential": lambda: 1.0,
+        "invention": lambda: min(1.0, 5 / x),
+        "hypersphere": lambda: 1 - abs(x - 1) / 0.9,
+        "cube-n": lambda: 0.2,
+        "cube-n-fake": lambda: 0.2,
+        "sphere-torus": lambda: 0.0,
+        "collapse": lambda: 1 - x / 5,
+        "scaling": lambda: 0.0,
+        "pareto": lambda: 1 - abs(x) / 6,
+        "disjoint": lambda: 0.0,
+        "discrete": lambda: float(case.scenario == "fakes rounded"),
+    }[case.check]()
+
+
+def low_diversity(case):
+    """The value of an ideal diversity metric that is low for fakes that are wider than the reals."""
+    special = {
+        "std": lambda: 1 - abs(math.log10(case.x)) / {1: 3, 8: 1, 64: 0.5}[case.dimension],
+        "simultaneous": lambda: 1 - 0.9 * case.x,
+        "sequential": lambda: 1 - case.x / 10,
+        "invention": lambda: min(1.0, case.x / 5),
+        "discrete": lambda: 0.0,
+    }
+    return special[case.check]() if case.check in special else fidelity(case)
+
+
+def high_diversity(case):
+    """The value of an ideal diversity metric that is high for fakes that are wider than the reals."""
+    special = {
+        "std": lambda: low_diversity(case) if case.x < 1 else 1.0,
+        "collapse": lambda: 1.0,
+        "discrete": lambda: float(case.scenario == "reals rounded"),
+    }
+    return special[case.check]() if case.check in special else low_diversity(case)
+
+
+def marks(function, kind):
+    """Mark of a metric with values `function(case)`, by demand."""
+    name = {"fidelity": "clipped_density", "diversity": "clipped_coverage"}[kind]
+    results = {case: {name: [function(case), 0.01]} for case in CASES}
+    return {demand: cell(results, row, name, repeats=10)[0] for demand, row in ROWS.items()}
+
+
+def test_ideal_metrics_meet_all_demands():
+    assert marks(fidelity, "fidelity") == dict.fromkeys(ROWS, "T")
+    split = ["std / bounds", "std / property", "collapse / property", "discrete / bounds"]
+    for function, way in ((low_diversity, "L"), (high_diversity, "H")):
+        assert marks(function, "diversity") == dict.fromkeys(ROWS, "T") | dict.fromkeys(split, way)
+
+
+def test_metric_that_mixes_both_variants_of_diversity_fails():
+    found = marks(lambda case: (high_diversity if case.dimension == 8 else low_diversity)(case), "diversity")
+    failed = {name for name, mark in found.items() if mark == "F"}
+    assert failed == {"std / bounds", "std / property", "collapse / property"}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("fidelity", 1), ("fidelity", 0), ("diversity", 0)])
+def test_constant_metrics_meet_invariances_and_bounds_that_they_equal(kind, value):
+    found = {name for name, mark in marks(lambda _: value, kind).items() if mark != "F"}
+    assert len(found) == 11 + value
+    assert {"cube-n / D3", "cube-n-fake / D2", "sphere-torus / property", "scaling / D5"} <= found
+
+
+def test_value_that_is_not_finite_fails():
+    assert {*marks(lambda _: math.nan, "fidelity").values()} == {"F"}
+
+
+@pytest.mark.parametrize(
+    ("row", "truth", "x", "wrong"),
+    [
+        *[("std / bounds", fidelity, x, wrong) for x, wrong in ((1, 0.9), (1e-3, 0.9), (1e3, 0.1))],
+        ("simultaneous / bounds", fidelity, 1, 0.9),
+        ("sequential / bounds", fidelity, 9, 0.9),
+        *[("invention / bounds", fidelity, x, 0.9) for x in (1, 5)],
+        ("cube-n / property", fidelity, 10_000, 0.26),
+        ("sphere-torus / bounds", fidelity, 10_000, 0.06),
+        ("scaling / bounds", fidelity, 1e-3, 0.06),
+        ("disjoint / bounds", fidelity, 1000, 0.06),
+        *[("discrete / bounds", fidelity, x, wrong) for x, wrong in ((1, 0.06), (1000, 0.94))],
+        *[("invention / bounds", low_diversity, x, 0.9) for x in (5, 10)],
+        ("std / bounds", low_diversity, 1e-3, 0.1),
+    ],
+)
+def test_error_at_one_point_fails_the_check(row, truth, x, wrong):
+    kind = "fidelity" if truth is fidelity else "diversity"
+    found = marks(lambda case: wrong if math.isclose(case.x, x) else truth(case), kind)
+    assert found[row] == "F"
+
+
+@pytest.mark.parametrize(
+    ("criterion", "means", "holds"),
+    [
+        (values(1), (0.95,), True),  # despite rounding
+        (values(1), (1.051,), False),
+        (lambda c: bell(1, c), (0.8, 1, 0), True),
+        (lambda c: bell(1, c), (0.81, 1, 0), False),  # does not fall enough on the left
+        (lambda c: bell(2, c), (0, 1.11, 1, 0.5, 0), False),  # higher elsewhere
+        (lambda c: bell(2, c), (0.3, 0.15, 1, 0.9, 0.3), False),  # lowest within
+        (lambda c: bell(2, c), (0.5, 0.15, 1, 0.9, 0.2), True),  # one end is the lowest
+        (falling, (0.3, 0.1), True),  # .3 - .1 - .2 is not 0 in floating point
+        (falling, (1, 0.9, 0.81), False),
+        (falling, (0.9, 1.01, 0), False),
+        (falling, (1, 0.09, 0.2), False),
+        (rising, (0.8, 0.75, 1), True),
+        (lambda c: falling_until(0.5, c), (1, 1, 1, 1, 0), False),
+        (lambda c: falling_until(0.5, c), (1, 1, 0.9, 0.9, 0), True),
+        (flat, (0.5, 0.55, 0.52), True),
+        (flat, (0.5, 0.551, 0.52), False),
+        (converged, (9, 9, 0.5, 0.55), True),
+        (converged, (0.5, 0.5, 0.58, 0.5), False),
+    ],
+)
+def test_criteria_hold_up_to_their_thresholds(criterion, means, holds):
+    n = len(means)
+    curve = Curve("", np.arange(n, dtype=float), np.array(means, dtype=float), np.full(n, 0.01))
+    assert (criterion(curve).value >= -1e-12) is holds
+
+
+def test_standard_error_is_that_of_the_deciding_points():
+    margin = flat(Curve("", np.arange(3.0), np.array([0.2, 0.9, 0.5]), np.array([0.03, 0.04, 9.0])))
+    assert (margin.value, margin.error) == (pytest.approx(0.05 - 0.7), pytest.approx(0.05))
+
+
+def test_grids_are_as_published():
+    ends = {name: [(c[0].x, c[-1].x, len(c)) for c in check.curves(name)] for name, check in CHECKS.items()}
+    assert len({*CASES}) == len(CASES) == 1304
+    assert ends["mean"] == [(-6, 6, 51), (-3, 3, 51), (-1, 1, 51)]
+    assert ends["disjoint"] == [(1, 1000, 18)]  # 20, of which two are the same whole numbers as others
+    assert ends["sphere-torus"] == [(100, 10_000, 20)] * 2
+    for name, middle in {"mean": 0, "mean+outlier": 0, "std": 1, "hypersphere": 1, "pareto": 0}.items():
+        assert all(middle in {case.x for case in curve} for curve in CHECKS[name].curves(name))
+
+
+def test_command_adds_only_what_its_file_lacks(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.jsonl"
+
+    def run(*options):
+        monkeypatch.setattr(
+            "sys.argv", ["metric_checks.py", "--checks", "invention", "--repeats", "2", *options]
+        )
+        main()
+
+    for metrics in ("precision", "precision,recall"):
+        run("--metrics", metrics, "--out", str(out))
+    first, both = out.read_text().splitlines()[:10], out.read_text().splitlines()[10:]
+    assert len(first) == len(both) == 10
+    run("--metrics", "precision,recall", "--out", str(out))
+    assert out.read_text().splitlines() == first + both
+    assert "| invention / bounds | T |" in out.with_suffix(".md").read_text()
+    with pytest.raises(SystemExit):
+        run("--metrics", "nonsense")
+    assert "nonsense" in capsys.readouterr().err
