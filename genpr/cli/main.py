@@ -41,7 +41,6 @@ _SECTIONS = {
     "Tools": {
         "features": "Embed images once, and write their features to a file.",
         "stats": "Write mean and covariance of features, for Fréchet distances.",
-        "pack": "Write images to one .npz file, as OpenAI's evaluator reads them.",
         "list": "List extractors, protocols or metrics.",
         "weights": "List, download and verify the weights of the extractors.",
         "cache": "Show or prune the feature cache.",

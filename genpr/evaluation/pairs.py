@@ -27,7 +27,7 @@ def pair_sources(real: ImageSource, fake: ImageSource) -> tuple[SubsetSource, Su
     numbered = [all(_INDEX.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
     if numbered[0] is not numbered[1]:
         text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
-        text += "`genpr pack` writes a folder as an array in the order of its names"
+        text += "write the array as image files that have the names of the folder"
         raise DataError(text, code="pair-names", path=fake.name)
     rows: Sequence[int] = range(len(names[1]))
     if not numbered[0]:

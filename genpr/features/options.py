@@ -175,8 +175,8 @@ def parse_share(text: str) -> float:
     return value
 
 
-class SourceKeywords(TypedDict, total=False):
-    """The fields of `SourceOptions` as keyword arguments."""
+class EmbedKeywords(TypedDict, total=False):
+    """The fields of `EmbedOptions` as keyword arguments."""
 
     max_images: int | None
     seed: int
@@ -186,11 +186,19 @@ class SourceKeywords(TypedDict, total=False):
     alpha: str
     exif: Literal["ignore", "apply"]
     prepare: str | None
+    device: str | torch.device
+    batch_size: int
+    weights: str | os.PathLike[str] | None
+    offline: bool
+    cache: bool
+    cache_dir: str | os.PathLike[str] | None
+    max_memory: str | int | None
+    progress: StageProgress | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """Which images of a source are used, and how they are decoded."""
+class EmbedOptions:
+    """Which images of a source are used, how they are decoded, and how they become features."""
 
     max_images: int | None = option(
         None, "Random subset of at most N images of each source.", least=1, metavar="N"
@@ -243,52 +251,6 @@ class SourceOptions:
         parse=lambda text: DecodePolicy(prepare=text).prepare,
         metavar="RULE:N",
     )
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
-            if isinstance(each.default, bool):
-                check_flag(value, each.name)
-            if value is None and each.default is None:
-                continue
-            if each.metadata["check"] is not None:
-                each.metadata["check"](value)
-            if (choices := each.metadata["choices"]) and value not in choices:
-                text = f"{each.name} must be {' or '.join(map(repr, choices))}, not {value!r}"
-                raise UsageError(text, code="bad-option")
-            if least is not None:
-                check_count(value, each.name, minimum=least, maximum=most or _MAX)
-        _ = self.bad_images, self.decoding  # which validate their options
-
-    @cached_property
-    def bad_images(self) -> BadImagePolicy:
-        """The policy for unusable images."""
-        return BadImagePolicy(self.on_bad, self.max_bad)
-
-    @cached_property
-    def decoding(self) -> DecodePolicy:
-        """How images are decoded."""
-        prepare = "none" if self.prepare is None else self.prepare
-        return DecodePolicy(self.max_pixels, self.alpha, self.exif, prepare)
-
-
-class EmbedKeywords(SourceKeywords, total=False):
-    """The fields of `EmbedOptions` as keyword arguments."""
-
-    device: str | torch.device
-    batch_size: int
-    weights: str | os.PathLike[str] | None
-    offline: bool
-    cache: bool
-    cache_dir: str | os.PathLike[str] | None
-    max_memory: str | int | None
-    progress: StageProgress | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbedOptions(SourceOptions):
-    """How images become features."""
-
     device: str | torch.device = option(
         "auto",
         "auto, cpu, cuda or cuda:N. With auto, work that runs out of GPU memory is repeated on the CPU.",
@@ -331,3 +293,30 @@ class EmbedOptions(SourceOptions):
         'Called with a stage ("real", "fake", "neighbors"), the number of finished items, and the total or None.',
         in_cli=False,
     )
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
+            if isinstance(each.default, bool):
+                check_flag(value, each.name)
+            if value is None and each.default is None:
+                continue
+            if each.metadata["check"] is not None:
+                each.metadata["check"](value)
+            if (choices := each.metadata["choices"]) and value not in choices:
+                text = f"{each.name} must be {' or '.join(map(repr, choices))}, not {value!r}"
+                raise UsageError(text, code="bad-option")
+            if least is not None:
+                check_count(value, each.name, minimum=least, maximum=most or _MAX)
+        _ = self.bad_images, self.decoding  # which validate their options
+
+    @cached_property
+    def bad_images(self) -> BadImagePolicy:
+        """The policy for unusable images."""
+        return BadImagePolicy(self.on_bad, self.max_bad)
+
+    @cached_property
+    def decoding(self) -> DecodePolicy:
+        """How images are decoded."""
+        prepare = "none" if self.prepare is None else self.prepare
+        return DecodePolicy(self.max_pixels, self.alpha, self.exif, prepare)

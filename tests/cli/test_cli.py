@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 GABOR = ("--extractor", "gabor", "--device", "cpu")
 
@@ -159,51 +160,20 @@ def test_lack_of_memory_or_files_is_not_reported_as_a_bug(
     assert ("Traceback" in genpr("score", *folders, *GABOR)[2]) == (code != "oom")
 
 
-def test_packed_file_scores_as_its_source(genpr, folders, tmp_path):
-    packed = tmp_path / "x.npz"
-    assert genpr("pack", folders[1], packed) == (0, f"packed 20 images of 8 x 8 into {packed}\n", "")
-    scores = [
-        json.loads(genpr("score", folders[0], each, *GABOR, "--json")[1]) for each in (packed, folders[1])
-    ]
-    assert scores[0]["metrics"] == scores[1]["metrics"]
-    assert genpr("pack", folders[1], tmp_path / "y.npz", "--max-images", 1)[1].startswith("packed 1 image of")
-
-
-def test_json_of_pack_has_sizes_and_skipped_images(genpr, folders, tmp_path):
-    out = tmp_path / "x.npz"
-    (folders[0] / "00003.png").write_bytes(b"404")
-    arguments = ("pack", folders[0], out, "--on-bad", "skip", "--max-bad", "5%")
-    code, text, err = genpr(*arguments, "--json")
-    assert code == 0
-    expected = {"out": str(out), "n": 19, "height": 8, "width": 8, "flags": {}}
-    expected |= {
-        "bytes": out.stat().st_size,
-        "skipped": [["00003.png", "image-unreadable"]],
-        "passed_over": {},
-    }
-    assert json.loads(text) == expected
-    with np.load(out) as file:
-        assert file["arr_0"].shape == (19, 8, 8, 3)
-    assert "1 of 20 source images could not be used and were left out" in err
-    out.unlink()
-    assert genpr(*arguments, "-q")[2] == ""
-
-
-def test_features_and_arrays_of_another_range_are_reported(genpr, write_images, tmp_path):
+def test_features_of_another_range_are_reported(genpr, write_images, tmp_path):
     dark = write_images("dark", np.ones((4, 8, 8, 3), np.uint8))
-    for command, out, *more in (("features", "d.safetensors", *GABOR), ("pack", "d.npz")):
-        code, _, err = genpr(command, dark, tmp_path / out, *more)
-        assert (code, err.count("warning [unscaled]: 4 of 4 source images")) == (0, 1)
+    code, _, err = genpr("features", dark, tmp_path / "d.safetensors", *GABOR)
+    assert (code, err.count("warning [unscaled]: 4 of 4 source images")) == (0, 1)
 
 
-@pytest.mark.parametrize("command", ["score", "reconstruct", "modes", "features", "stats", "pack", "rank"])
+@pytest.mark.parametrize("command", ["score", "reconstruct", "modes", "features", "stats", "rank"])
 def test_number_of_files_passed_over_is_in_text_and_json(genpr, write_images, rng, tmp_path, command):
     sides = [write_images(name, rng.integers(0, 256, (50, 8, 8, 3), np.uint8)) for name in ("a", "b", "c")]
     for name in ("index.json", ".hidden", "notes.json"):
         (sides[0] / name).touch()
-    suffix = {"features": ".safetensors", "stats": ".npz", "pack": ".npz"}.get(command)
-    count = {"rank": 3, "features": 1, "stats": 1, "pack": 1}.get(command, 2)
-    how = {"reconstruct": ("--metrics", "psnr"), "pack": ()}.get(command, GABOR)
+    suffix = {"features": ".safetensors", "stats": ".npz"}.get(command)
+    count = {"rank": 3, "features": 1, "stats": 1}.get(command, 2)
+    how = {"reconstruct": ("--metrics", "psnr")}.get(command, GABOR)
     texts = []
     for as_json in ((), ("--json",)):
         out = [tmp_path / f"out{len(as_json)}{suffix}"] if suffix else []
@@ -227,9 +197,10 @@ def test_number_of_files_passed_over_is_kept_in_feature_files_and_joined_shards(
 def test_images_of_several_sizes_are_prepared(genpr, write_images, tmp_path, rng):
     pixels = [rng.integers(0, 256, (20 + row, 20 + row // 2, 3), dtype=np.uint8) for row in range(24)]
     sides = [write_images("a", pixels[::2]), write_images("b", pixels[1::2])]
-    packed, how = [tmp_path / "a.npz", tmp_path / "b.npz"], ("--prepare", "square-crop:16")
-    for side, out in zip(sides, packed, strict=True):
-        assert genpr("pack", side, out, *how)[1].startswith("packed 12 images of 16 x 16 into")
+    prepared, how = [tmp_path / "a.npz", tmp_path / "b.npz"], ("--prepare", "resize:16")
+    for out, images in zip(prepared, (pixels[::2], pixels[1::2]), strict=True):
+        resized = [Image.fromarray(image).resize((16, 16), Image.Resampling.BICUBIC) for image in images]
+        np.savez(out, arr_0=np.stack(resized))
     found = json.loads(genpr("score", *sides, *how, *GABOR, "--json")[1])
-    assert found["metrics"] == json.loads(genpr("score", *packed, *GABOR, "--json")[1])["metrics"]
+    assert found["metrics"] == json.loads(genpr("score", *prepared, *GABOR, "--json")[1])["metrics"]
     assert found["real"]["decoder"]["prepare"] == how[1]

@@ -56,8 +56,6 @@ score nan.npy real.npy                                                      3 no
 score real half GABOR                                                       3 image-corrupt
 features real x.safetensors GABOR --max-memory 1kB                          2 bad-option
 features missing x.safetensors GABOR                                        2 path-not-found
-pack missing x.npz                                                          2 path-not-found
-pack real old.npz                                                           2 output-exists
 score real fake GABOR --html real/page.html                                 2 output-is-input
 score real fake GABOR --html real/00000.png                                 2 output-suffix
 score real fake GABOR --html text.html                                      2 output-exists
@@ -83,8 +81,6 @@ features real real/x.safetensors GABOR                                      2 ou
 features real of_fake.safetensors GABOR                                     2 output-exists
 stats real real/x.npz GABOR                                                 2 output-is-input
 stats real old.npz GABOR                                                    2 output-exists
-pack real real/x.npz                                                        2 output-is-input
-pack real x.npz --on-bad ignore                                             2 usage
 modes real.npy fake.npy --clusters 1                                        2 usage
 align drawings TOY --extractor inception                                    2 no-text-encoder
 align drawings TOY --extractor clip-vit-b-32 --offline                      4 weights-missing
@@ -270,7 +266,6 @@ reconstruct real fake --metrics psnr --csv table.csv
 sweep real.npy 0.5=fake.npy 1=more.npy --out foreign
 features real of_fake.safetensors GABOR
 stats real old.npz GABOR
-pack real old.npz
 """
 
 
@@ -293,7 +288,6 @@ def test_own_output_is_replaced_and_foreign_output_needs_overwrite(
     [
         "features {} ../x.safetensors --extractor gabor -q",
         "stats {} ../x.npz --extractor gabor -q",
-        "pack {} ../x.npz -q",
     ],
 )
 def test_outputs_of_a_source_are_recognized_by_its_absolute_path(genpr, tmp_path, monkeypatch, command):
@@ -343,7 +337,6 @@ def test_files_that_quote_genpr_are_kept(genpr, world, tmp_path, monkeypatch, na
 # A function that runs during a command, the command, and its output.
 MEANWHILE = [
     ("genpr.evaluation.write_statistics.compute_statistics", "stats real.npy {}", "x.npz"),
-    ("genpr.images.pack._decoded", "pack real {}", "x.npz"),
     ("genpr.report.score_page.evidence_report", "score real fake GABOR --html {}", "x.html"),
 ]
 
@@ -401,9 +394,7 @@ def test_result_and_other_outputs_are_written_if_one_cannot_be(
     assert second is None or Path(second).exists()
 
 
-@pytest.mark.parametrize(
-    "command", ["score real fake GABOR --csv labels.csv", "stats real old.npz GABOR", "pack real old.npz"]
-)
+@pytest.mark.parametrize("command", ["score real fake GABOR --csv labels.csv", "stats real old.npz GABOR"])
 def test_output_that_cannot_be_read_is_replaced_with_overwrite(genpr, world, tmp_path, monkeypatch, command):
     monkeypatch.chdir(shutil.copytree(world, tmp_path / "world", symlinks=True))
     access = os.access
@@ -424,7 +415,6 @@ entities expected.csv stripes BYdetector
 rank real.npy fake.npy more.npy
 sweep real.npy 0.5=fake.npy 1=more.npy
 features real real.safetensors GABOR
-pack real real.npz
 demo --n 50 --device cpu
 watch NOW real.npy scored
 """

@@ -134,15 +134,14 @@ def test_deleted_working_directory_is_one_error(tmp_path, command):
 def test_light_commands_import_no_torch(files, tmp_path):
     """The message about missing weights, with all instructions."""
     np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
-    images, packed = str(tmp_path / "images.npz"), str(tmp_path / "packed.npz")
+    images = str(tmp_path / "images.npz")
     commands = [
         ["compare", "a.json", "b.json"],
-        ["pack", images, packed],
         ["score", images, images, "--offline"],
     ]
     code = f"import sys; from genpr.cli.main import run; print([run(each) for each in {commands}], 'torch' in sys.modules)"
     done = started(sys.executable, "-c", code, folder=files)
-    assert done.stdout.splitlines()[-1] == "[0, 0, 4] False"
+    assert done.stdout.splitlines()[-1] == "[0, 4] False"
     for part in (
         "pt_inception-2015-12-05-6726825d.pth",
         "https://github.com/mseitzer/pytorch-fid/releases/",

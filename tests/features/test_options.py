@@ -9,16 +9,16 @@ from raising import raising
 
 import genpr
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchOptions
-from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
+from genpr.cli import align, entities, features, modes, rank, score, sweep, watch
 from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreKeywords, ScoreOptions
-from genpr.features.options import EmbedKeywords, EmbedOptions, SourceKeywords, SourceOptions
+from genpr.features.options import EmbedKeywords, EmbedOptions
 from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
 from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
 RECORDS = [
-    *((SourceOptions, SourceKeywords), (EmbedOptions, EmbedKeywords), (ScoreOptions, ScoreKeywords)),
+    *((EmbedOptions, EmbedKeywords), (ScoreOptions, ScoreKeywords)),
     *((ModesOptions, ModesKeywords), (AlignOptions, AlignKeywords), (SamplerOptions, SamplerKeywords)),
     (CallbackOptions, CallbackKeywords),
 ]
@@ -32,7 +32,7 @@ COMMANDS = [
     (score, ScoreOptions, {"protocol", "extractor"}),  # which may be repeated
     *((command, ScoreOptions, {"held_out"}) for command in (rank, sweep, watch)),
     *((modes, ModesOptions, set()), (align, AlignOptions, set()), (entities, EntityOptions, set())),
-    *((features, EmbedOptions, set()), (pack, SourceOptions, set()), (watch, WatchOptions, set())),
+    *((features, EmbedOptions, set()), (watch, WatchOptions, set())),
 ]
 
 

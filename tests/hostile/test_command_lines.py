@@ -58,7 +58,7 @@ def check(at, capfd):
     """Run a command line and check what holds for all of them."""
 
     def check(args: list[str], *codes: int) -> str:
-        args = [*args, "--json"] if args[0] in {"score", "entities", "align", "pack"} else args
+        args = [*args, "--json"] if args[0] in {"score", "entities", "align"} else args
         before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         with record_side_effects(at) as forbidden:
             code = run(args)
