@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKSUM = "genpr.sha256"
-_PART_BYTES = 2**24
 _MAX_NAME_BYTES = 200  # of the name in a temporary name, of the usual 255
 _MAX_SHOWN = 100
 _HEAD_BYTES = 2**16
@@ -288,15 +287,22 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def load_tensors(
     path: Path, *, require_checksum: bool = True, into: Mapping[str, Tensor] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata that `save_tensors` wrote; tensors in `into` are read in place."""
-    places = into or {}
-    with _opened(path) as file:
+    """Read tensors and metadata that `save_tensors` wrote; tensors in `into` are filled, and those too large for memory mapped."""
+    places: Mapping[str, Tensor] = into or {}
+    tensors: dict[str, Tensor] = {}
+    with opened_tensors(path) as file:
         metadata = dict(file.metadata() or {})
-        read = _reader_of(path, file.get_tensor) if fits(path.stat().st_size) else file.get_tensor
-        tensors = {
-            name: _read_into(places[name], file.get_slice(name)) if name in places else read(name)
-            for name in file.keys()  # noqa: SIM118 - not a dict
-        }
+        is_small = fits(path.stat().st_size)
+        for name in file.keys():  # noqa: SIM118 - not a dict
+            mapped = file.get_tensor(name)
+            if name in places:
+                place = places[name]
+                if (place.shape, place.dtype) != (mapped.shape, mapped.dtype):
+                    found = f"{mapped.dtype} {tuple(mapped.shape)}"
+                    raise ValueError(f"{name!r} is {found} instead of {place.dtype} {tuple(place.shape)}")
+                tensors[name] = place.copy_(mapped)
+            else:
+                tensors[name] = mapped.clone() if is_small else mapped
     expected = metadata.pop(CHECKSUM, None)
     if expected is None and not require_checksum:
         return tensors, metadata
@@ -306,57 +312,21 @@ def load_tensors(
     return tensors, metadata
 
 
-def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """A function that reads tensors into new memory; tensors of rare types are mapped."""
-    import torch
-
-    kinds = {kind: getattr(torch, name.removeprefix("torch.")) for name, kind in _KINDS.items()}
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        described = json.loads(file.read(size))
-
-    def read(name: str) -> Tensor:
-        facts = described[name]
-        if facts["dtype"] not in kinds:
-            return get_mapped(name)
-        tensor = torch.empty(facts["shape"], dtype=kinds[facts["dtype"]])
-        with path.open("rb", buffering=0) as file:
-            file.seek(8 + size + facts["data_offsets"][0])
-            view, done = _bytes_of(tensor), 0
-            while done < len(view):
-                count = file.readinto(view[done:])
-                if not count:
-                    raise ValueError("it was truncated while it was read")
-                done += count
-        return tensor
-
-    return read
-
-
-def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of safetensors, which has no types
-    """Read in parts, so that there is no second copy in memory."""
-    if list(place.shape) != list(rows.get_shape()) or _KINDS[str(place.dtype)] != rows.get_dtype():
-        raise ValueError(f"{rows.get_dtype()} {rows.get_shape()} instead of {tuple(place.shape)}")
-    step = max(1, _PART_BYTES // max(1, place[:1].numel() * place.element_size()))
-    for start in range(0, len(place), step):
-        place[start : start + step] = rows[start : start + step]
-    return place
-
-
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
     """The text metadata and the shapes of the tensors of a safetensors file, without reading the tensors."""
-    with _opened(path) as file:
+    with opened_tensors(path, "numpy") as file:  # does not import torch
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         return dict(file.metadata() or {}), shapes
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened_tensors(path: Path, framework: str = "pt") -> Iterator[Any]:
+    """The object of `safetensors.safe_open`, which maps tensors; errors in the block are a `DataError` ("file-damaged")."""
     from safetensors import SafetensorError, safe_open
 
     try:
         open_regular(path).close()  # the library would wait for the writer of a pipe
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework) as file:
             yield file
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         reason = os.strerror(errno.EMFILE)

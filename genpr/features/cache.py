@@ -32,7 +32,7 @@ from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
 from genpr.runtime import is_owned_by_user, private_folder
-from genpr.storage import load_tensors, open_regular, replace_file, save_tensors, tensors_sha256
+from genpr.storage import load_tensors, opened_tensors, replace_file, save_tensors, tensors_sha256
 
 FEATURE_VERSION = 2  # raise it whenever decoding, resizing or embedding changes any feature
 SHARD_ROWS = 2048
@@ -174,18 +174,15 @@ class FeatureCache:
 
     def _read_identities(self, shard: Path) -> NDArray[np.uint8] | None:
         """The digests in a shard; None if it is unusable, for example owned by another user."""
-        from safetensors import SafetensorError, safe_open
-
         try:
             if is_owned_by_user(shard):
-                open_regular(shard).close()  # the library would block on a named pipe
-                with safe_open(shard, framework="pt") as file:
+                with opened_tensors(shard) as file:
                     identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
                 if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
                     return identities
             self._reject(shard)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            self._reject(shard, error)
+        except (DataError, OSError, TypeError) as error:
+            self._reject(shard, error.__cause__ if isinstance(error, DataError) else error)
         return None
 
     def _locations(self, identity: bytes) -> list[tuple[Path, int]]:
