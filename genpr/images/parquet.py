@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from genpr.errors import DataError, ResourceError, UsageError, short, some
 from genpr.images.archive import reraise_corrupt
@@ -37,9 +37,6 @@ _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, instead of a whole row group
 _LABELS_AT_ONCE = 8192
 _BATCH_BYTES = 2**26
-_BOOLEANS, _INTEGERS, _BINARY, _STRUCT = {1, 2}, {4, 5, 6}, 8, 12  # types of Thrift
-_MAX_HEADER_BYTES = 2**24  # as in pyarrow; a header may contain the smallest and the largest value
-_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ class ParquetSource(IndexedSource):
 
 def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
     """Find the images of a parquet file from its footer, without reading any."""
-    with _opened(path) as (_, file):
+    with _opened(path) as file:
         metadata = file.metadata
         groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
         columns = columns_of(file.schema_arrow, choice, name)
@@ -225,24 +222,26 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
     return ParquetSource(name, path, columns, groups)
 
 
-def _batches(file: tuple[IO[bytes], Any], column: str, group: int, rows: int) -> Iterator[Any]:
+def _batches(file: Any, column: str, group: int, rows: int) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
     """One column of a row group, in pieces of at most `rows` rows and of bounded size."""
-    raw, parquet = file
-    field = parquet.schema_arrow.field(column)
     names = [column]
-    if _holds_bytes(field.type):  # other fields of a struct are not read
-        names = [f"{column}.{each.name}" for each in field.type if each.name in {"bytes", "path"}]
-    paths = [f"{parquet.schema.column(leaf).path}." for leaf in range(len(parquet.schema))]
-    leaves = [leaf for leaf, path in enumerate(paths) if any(path.startswith(f"{each}.") for each in names)]
-    largest = _largest_page(raw, parquet.metadata.row_group(group), leaves)
-    rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # all rows may refer to the same long value
-    for batch in parquet.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False):
+    if _holds_bytes(kind := file.schema_arrow.field(column).type):  # other fields of a struct are not read
+        names = [f"{column}.{each.name}" for each in kind if each.name in {"bytes", "path"}]
+    metadata = file.metadata.row_group(group)
+    for part in map(metadata.column, range(metadata.num_columns)):
+        unpacked, packed = part.total_uncompressed_size, part.total_compressed_size
+        if part.path_in_schema in names and is_bomb(unpacked, packed):
+            claim = f"claims {unpacked:,} bytes in {packed:,} compressed ones, like a decompression bomb"
+            raise ValueError(f"column {short(column)} {claim}")
+        if part.path_in_schema in names:  # all rows may refer to the same long value
+            rows = max(1, min(rows, _BATCH_BYTES // max(1, unpacked)))
+    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False):
         yield batch.column(column)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """A parquet file and its pyarrow object; errors of corrupt files are converted."""
+def _opened(path: Path) -> Iterator[Any]:
+    """The pyarrow object of a parquet file; errors of corrupt files are converted."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -255,7 +254,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
         open_regular(path) as raw,
         parquet.ParquetFile(raw, **options) as file,
     ):
-        yield raw, file
+        yield file
 
 
 def parquet_files(folder: Path) -> list[str]:
@@ -280,65 +279,3 @@ def _split_of(path: PurePosixPath) -> tuple[str, str] | None:
     if named := _SPLIT.match(path.name):
         return str(path.parent / named[1]), f"{path.parent / named[1]}*{_SUFFIX}"
     return (str(path.parent), str(path.parent)) if _SPLIT.fullmatch(path.parent.name) else None
-
-
-def _largest_page(file: IO[bytes], group: Any, leaves: list[int]) -> int:  # noqa: ANN401 - pyarrow has no types
-    """The decompressed size of the largest page of some columns of a row group, as claimed by page headers.
-
-    pyarrow decompresses each page as a whole, so pages that claim implausible sizes are refused before.
-    Every page begins with a header in Thrift's compact protocol, whose fields 2 and 3 are its decompressed and
-    compressed size (github.com/apache/parquet-format, src/main/thrift/parquet.thrift).
-    """
-    largest = 0
-    for leaf in leaves:
-        column = group.column(leaf)
-        at = column.data_page_offset
-        if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < at:
-            at = column.dictionary_page_offset
-        end = at + column.total_compressed_size
-        while at < end:
-            file.seek(at)
-            sizes = _thrift_integers(file, at + _MAX_HEADER_BYTES)
-            unpacked, packed = sizes.get(2, -1), sizes.get(3, -1)
-            if min(unpacked, packed) < 0:
-                raise ValueError("a page header has no sizes")
-            if is_bomb(2 * unpacked, packed):  # the page, and the values that are decoded from it
-                claim = f"claims {unpacked:,} bytes in {packed:,} compressed ones, like a decompression bomb"
-                raise ValueError(f"a page of column {short(column.path_in_schema)} {claim}")
-            largest = max(largest, unpacked)
-            at = file.tell() + packed
-    return largest
-
-
-def _thrift_integers(file: IO[bytes], end: int, depth: int = 0) -> dict[int, int]:
-    """The integers of a structure in Thrift's compact protocol by field number; other fields are skipped.
-
-    See github.com/apache/thrift, doc/specs/thrift-compact-protocol.md. Headers of pages hold no lists and no maps.
-    """
-    found: dict[int, int] = {}
-    number = 0
-    while head := file.read(1)[0]:
-        kind = head & 0x0F
-        number = number + (head >> 4) if head >> 4 else _varint(file) >> 1
-        if file.tell() > end:
-            raise ValueError("a page header has no end")
-        if kind in _INTEGERS:
-            value = _varint(file)
-            found[number] = (value >> 1) ^ -(value & 1)
-        elif kind == _BINARY:
-            file.seek(_varint(file), os.SEEK_CUR)
-        elif kind == _STRUCT and depth < _MAX_DEPTH:
-            _thrift_integers(file, end, depth + 1)
-        elif kind not in _BOOLEANS:
-            raise ValueError(f"a page header has a value of type {kind}")
-    return found
-
-
-def _varint(file: IO[bytes]) -> int:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = file.read(1)[0]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value
-    raise ValueError("a page header has a number of more than 64 bits")
