@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.options import named_by_code
 from genpr.errors import DataError, GenprError, UsageError
-from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
+from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
 from genpr.storage import (
@@ -177,9 +177,8 @@ class ScoreLog:
             data = _content(self.path) if self.path.exists() else b""
         records, number = list[Record](), 0
         try:
-            check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
             for number, line in enumerate(data.splitlines(), 1):  # noqa: B007 - for the message
-                records.append(_checked(parse_json(line, max_bytes=ARCHIVED_PARSED_BYTES)))
+                records.append(_checked(parse_json(line)))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
                 f"line {number} of {self.path} was not written by `genpr watch` ({type(error).__name__}: {error}). Nothing "
@@ -219,7 +218,7 @@ def _foreign(path: Path) -> UsageError:
 def _is_result_with(facts: Record, path: Path) -> bool:
     """Whether a file has a result of the same settings and reals, by those of its `facts` that are known."""
     try:
-        found = parse_json(_content(path), max_bytes=ARCHIVED_PARSED_BYTES)
+        found = parse_json(_content(path))
         own = {key: found[key] for key in ("protocol", "fingerprint", "max_images", "seed")}
         own |= {
             "real": found["real"]["content"],

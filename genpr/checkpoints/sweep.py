@@ -30,7 +30,7 @@ from genpr.evaluation.result import Result, result_of
 from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.images.paths import paths_of
-from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
+from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import (
     check_outside,
@@ -180,7 +180,7 @@ class SweepFolder:
         try:
             with open_regular(path) as file:
                 data = read_bytes(file, RESULT_BYTES, name=str(path), what="a point", code="not-a-point")
-            record = parse_json(data, max_bytes=ARCHIVED_PARSED_BYTES)
+            record = parse_json(data)
             old, result = _comparable(record["key"]), result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             text = f"{path} is not a point of a sweep ({type(error).__name__}: {error}); move it away to score it again"

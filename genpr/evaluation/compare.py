@@ -12,7 +12,7 @@ import numpy as np
 
 from genpr.errors import DataError, UsageError, printable, short, some
 from genpr.evaluation.result import Result, recipe_of, result_of
-from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
+from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
@@ -116,7 +116,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     text = _text_of(path)
     label = label or path.name.removesuffix(".json")
     try:
-        content = parse_json(text, max_bytes=ARCHIVED_PARSED_BYTES)
+        content = parse_json(text)
         if "points" in content:  # of a sweep
             return _results_of_sweep(content)
         if "results" not in content:

@@ -30,10 +30,8 @@ from genpr.images.item import (
 )
 from genpr.images.policy import BadImagePolicy
 from genpr.limits import (
-    ARCHIVED_PARSED_BYTES,
     ARCHIVED_TEXT_BYTES,
-    PARSED_BYTES,
-    check_label_count,
+    TEXT_BYTES,
     read_bytes,
 )
 from genpr.notices import Notice
@@ -197,7 +195,7 @@ def _in_zip(path: Path) -> ImageValues[Label] | None:
         shown = f"{printable(str(path))}/{printable(member.filename)}"
         with open_member(archive, member) as file:
             data = read_bytes(file, ARCHIVED_TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
-    labels = _from_json(data, shown, most=ARCHIVED_PARSED_BYTES)
+    labels = _from_json(data, shown)
     folder = member.filename.removesuffix("dataset.json")
     by_name = {folder + name: label for name, label in (labels.by_name or {}).items()}
     return ImageValues(by_name, labels.origin, "label")
@@ -209,17 +207,16 @@ def _in_npz(path: Path) -> ImageValues[Label] | None:
         if "arr_1.npy" not in archive.namelist():
             return None
         origin = f"arr_1 of {printable(str(path))}"
-        check = partial(_check_array, origin=origin, most=ARCHIVED_PARSED_BYTES)
+        check = partial(_check_array, origin=origin, most=ARCHIVED_TEXT_BYTES)
         return _in_order(read_array(archive, "arr_1.npy", check=check), origin)
 
 
-def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
+def _check_array(header: Header, origin: str, most: int = TEXT_BYTES) -> None:
     """Raise an error for an array without labels, or with too many, before it is read."""
     _check_kind(header.shape, header.dtype, origin)
-    try:
-        check_label_count(header.shape[0], header.dtype.itemsize, most)
-    except ValueError as error:
-        raise _FORMAT.error(origin, f"too many labels: {error}") from error
+    if header.total_bytes > most:
+        reason = f"it has {header.total_bytes:,} bytes, and labels may have {most:,}; divide it"
+        raise _FORMAT.error(origin, reason)
 
 
 def _check_kind(shape: Sequence[int], dtype: np.dtype[Any], origin: str) -> None:
@@ -262,9 +259,9 @@ def _wrong_label(origin: str, found: str) -> DataError:
     )
 
 
-def _from_json(data: bytes | str, origin: str, *, most: int = PARSED_BYTES) -> ImageValues[Label]:
+def _from_json(data: bytes | str, origin: str) -> ImageValues[Label]:
     """Labels from `{"labels": [[name, class], ...]}`, the format of StyleGAN's dataset_tool.py."""
-    record = _FORMAT.parsed(data, origin, most=most)
+    record = _FORMAT.parsed(data, origin)
     labels = record.get("labels", "") if isinstance(record, dict) else ""
     if labels is None:
         text = f'{printable(origin)} has no labels ("labels": null); give them in another file, or use the word folders'

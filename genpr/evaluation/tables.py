@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,16 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from genpr.errors import DataError, UsageError, printable, short, some
 from genpr.images.archive import reraise_corrupt
 from genpr.images.item import file_of, plain_path, stem_of
-from genpr.limits import (
-    PARSED_BYTES,
-    TEXT_BYTES,
-    check_json,
-    check_lines,
-    csv_rows,
-    parse_json,
-    read_bytes,
-    unique_keys,
-)
+from genpr.limits import TEXT_BYTES, parse_json, read_bytes, unique_keys
 from genpr.notices import Notice, notice
 from genpr.storage import open_regular
 
@@ -76,10 +68,10 @@ class TableFormat:
         message = f"{printable(origin)} cannot be used as {self.what}: {reason}"
         return DataError(message, code=code or self.code, path=origin)
 
-    def parsed(self, text: bytes | str, origin: str, where: str = "it", most: int = PARSED_BYTES) -> Any:  # noqa: ANN401 - as JSON gives it
+    def parsed(self, text: bytes | str, origin: str, where: str = "it") -> Any:  # noqa: ANN401 - as JSON gives it
         """The value of a JSON text; duplicate keys in an object are an error."""
         try:
-            return parse_json(text, pairs=unique_keys, max_bytes=most)
+            return parse_json(text, pairs=unique_keys)
         except ValueError as error:
             raise self.error(origin, f"{where} is not valid JSON ({printable(str(error))})") from error
 
@@ -113,7 +105,6 @@ def read_text(
         raise UsageError(text, code="path-not-found", path=str(path))
     with reraise_corrupt(path, f"file with {what}", code=code), open_regular(path) as file:
         data = read_bytes(file, most, name=printable(str(path)), what=what, code=code)
-        check_lines(data)
     try:
         return data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
     except UnicodeDecodeError as error:
@@ -123,13 +114,12 @@ def read_text(
 
 def read_csv(text: str, origin: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV text without empty lines, each with the number of its last line."""
-    number = 0
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     limit = csv.field_size_limit(_MAX_CELL)
     try:
-        for number, row in csv_rows(text, delimiter, strict=True):
-            yield number, row
-    except (csv.Error, ValueError) as error:
-        message = f"{printable(origin)} is not valid CSV ({error}, after line {number:,}); check for a missing quotation mark"
+        yield from ((lines.line_num, row) for row in lines if row)
+    except csv.Error as error:
+        message = f"{printable(origin)} is not valid CSV ({error}, in line {lines.line_num:,}); check for a missing quotation mark"
         raise DataError(message, code="bad-csv", path=origin) from error
     finally:
         csv.field_size_limit(limit)
@@ -195,10 +185,6 @@ def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Ite
 
 
 def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[TableRow]:
-    try:
-        check_json(text)
-    except ValueError as error:
-        raise form.error(origin, str(error)) from error
     # Not splitlines, since JSON may contain other Unicode line separators.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

@@ -23,7 +23,7 @@ from genpr.images.item import (
     is_image,
     unreadable_error,
 )
-from genpr.limits import TEXT_BYTES, check_lines, read_bytes
+from genpr.limits import TEXT_BYTES, read_bytes
 from genpr.storage import open_regular
 
 _are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default=False)
@@ -153,7 +153,6 @@ def open_list(path: Path, name: str) -> FileSource:
     """
     with reraise_corrupt(path, "list of files", code="list-damaged"), open_regular(path) as file:
         data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
-        check_lines(data)
     if image_format(data[:64]) is not None:
         text = f"{name} is a single image, not a list of files; give a folder of images"
         raise UsageError(text, code="source-kind", path=name)

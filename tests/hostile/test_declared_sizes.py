@@ -6,7 +6,7 @@ import struct
 import time
 import tracemalloc
 import zipfile
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,7 @@ from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
 from genpr.features.statistics import read_statistics
 from genpr.images.source import open_source
+from genpr.limits import TEXT_BYTES
 
 MAX_BYTES = 100 * 2**20
 MOST_SECONDS = 5.0
@@ -149,24 +150,7 @@ def test_deeply_nested_json_and_long_numbers_are_errors(tmp_path, text):
             read(path)
 
 
-@pytest.fixture(scope="module")
-def dense(tmp_path_factory):
-    """Files that are small compared with their parsed objects, by suffix."""
-    folder = tmp_path_factory.mktemp("dense")
-    values = b"{[]" * 12_300_000  # the densest that parsers are spared
-    (folder / "x.json").write_bytes(b'{"labels": [' + values + b"0]}")
-    (folder / "x.jsonl").write_bytes(b'{"id": "a", "file": "a.png", "text": "a", "": [' + values + b"0]}\n")
-    (folder / "x.csv").write_bytes(b"a,b" + b"\n" * 13_600_000)
-    (folder / "x.txt").write_bytes(b"\n" * 27_000_000)
-    with zipfile.ZipFile(folder / "x.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("dataset.json", values[: 2**24])
-    header = npy_header("<i8", (190_000_000,))
-    (folder / "x.npy").write_bytes(header)
-    os.truncate(folder / "x.npy", len(header) + 8 * 190_000_000)  # without using the disk
-    return folder
-
-
-DENSE_READERS = {
+TEXT_READERS = {
     "results": ("x.json", load_results),
     "labels": ("x.json", lambda path: open_labels(path, None, "real")),
     "labels of a table": ("x.csv", lambda path: open_labels(path, None, "real")),
@@ -180,14 +164,20 @@ DENSE_READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", DENSE_READERS)
-def test_input_that_would_take_gigabytes_is_an_error_before_parsing(dense, reader, monkeypatch):
-    name, read = DENSE_READERS[reader]
-    monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
-    monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("it was parsed"))
-    memory = little_memory(5 * (dense / name).stat().st_size) if name == "x.txt" else nullcontext()
-    with memory, pytest.raises(DataError, match=r"it would take about .* GB of memory"):
-        read(dense / name)
+@pytest.mark.parametrize("reader", TEXT_READERS)
+def test_text_beyond_the_limit_is_an_error_before_it_is_read(tmp_path, reader, monkeypatch):
+    name, read = TEXT_READERS[reader]
+    path = tmp_path / name
+    if name == "x.zip":
+        monkeypatch.setattr("genpr.evaluation.labels.ARCHIVED_TEXT_BYTES", 10)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("dataset.json", '{"labels": [["a.png", 0]]}')
+    else:
+        header = npy_header("<i8", (TEXT_BYTES // 8,)) if name == "x.npy" else b""
+        path.write_bytes(header)
+        os.truncate(path, len(header) + TEXT_BYTES + bool(not header))  # without using the disk
+    with little_memory(2**24), pytest.raises(DataError, match=r"bytes, and .* may have"):
+        read(path)
 
 
 @pytest.mark.parametrize("field", ["x" * 3_000_000, '"' + "x\n" * 1_000_000], ids=["long", "open"])
