@@ -39,7 +39,7 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
         refuse_given({"samples"}, "needs --html, the page that shows the images")
     output.check_place()
     from genpr.evaluation.compare import compare, load_all
-    from genpr.report.score_tables import side_by_side_table
+    from genpr.report.compare_tables import side_by_side_table
 
     results = load_all(files)
     comparison = compare(results, force=force)

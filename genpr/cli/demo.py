@@ -47,7 +47,7 @@ def command(*, out: Path | None, n: int, seed: int, device: str, output: FileOut
     EmbedOptions(device=device)  # checks it
     from genpr.demo import build_demo, save_sets
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.report.score_tables import comparison_table
+    from genpr.report.compare_tables import comparison_table
 
     real, *fakes = sets = build_demo(n=n, seed=seed)
     more = "Write the images to folders: genpr demo --out genpr-demo"

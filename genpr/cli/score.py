@@ -136,7 +136,8 @@ def _score_panel(
     if not rank_zero_only():
         return 0
     from genpr.evaluation.compare import named_notices
-    from genpr.report.panel_page import panel_report, panel_text
+    from genpr.report.compare_page import panel_report
+    from genpr.report.compare_tables import panel_text
 
     text = panel.to_json() if output.as_json else panel_text(panel)
     write = partial(output.write_page, panel_report, panel)

@@ -11,7 +11,18 @@ from genpr.errors import printable
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.score_tables import blocks_of, ends_text
-from genpr.report.text import WIDTH, and_more, cut, head_width, interval, number, plus_minus, table, wrapped
+from genpr.report.text import (
+    WIDTH,
+    Table,
+    and_more,
+    cut,
+    head_width,
+    interval,
+    number,
+    plus_minus,
+    table,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record
@@ -23,24 +34,28 @@ _MAX_NAMES = 3
 
 def ranking_table(ranking: Ranking) -> str:
     """One row per checkpoint, the best first, then the outcome in sentences."""
-    if ranking.by == PARETO:
-        title, rows = "their Pareto front of precision and recall", _front_rows(ranking)
-    else:
-        title = f"{ranking.by}, {ranking.better} is better"
-        rows = "\n".join([_rows(ranking), *map(wrapped, _legend(ranking))])
-    outcome = "\n".join(map(wrapped, [ranking.summary, *ranking.remarks]))
-    return "\n\n".join([wrapped(f"{len(ranking.entries)} checkpoints by {title}"), rows, outcome])
+    is_front = ranking.by == PARETO
+    by = (
+        "their Pareto front of precision and recall"
+        if is_front
+        else f"{ranking.by}, {ranking.better} is better"
+    )
+    rows = _front_rows(ranking) if is_front else ranking_rows(ranking)
+    heading = wrapped(f"{len(ranking.entries)} checkpoints by {by}")
+    return "\n\n".join([heading, str(rows), wrapped(ranking.summary)])
 
 
 def _mark(rank: int | None, *, is_contender: bool | None) -> str:
     return f"{'-' if rank is None else rank} {'*' if is_contender else ' '}"
 
 
-def _rows(ranking: Ranking) -> str:
+def ranking_rows(ranking: Ranking) -> Table:
+    """One row per checkpoint with its difference to the winner, and the value of a perfect generator if all have the same."""
+    by, criterion = ranking.by, number_of(ranking.by)
     shown = [
         name
         for name in F_SCORE_METRICS
-        if name != ranking.by and all(name in result.metrics for result in ranking.results.values())
+        if name != by and all(name in result.metrics for result in ranking.results.values())
     ]
     rows = []
     for entry in ranking.entries:
@@ -53,24 +68,25 @@ def _rows(ranking: Ranking) -> str:
         row += [number(ranking.results[entry.name][name]) for name in shown]
         row += [number(entry.value), ends_text(entry.interval), difference * (entry.name != ranking.winner)]
         rows.append(row)
-    value = ranking.by if len(ranking.by) <= _LONG else "value"
-    return table(["", "checkpoint", *shown, value, "95 % interval", "to the winner"], rows, texts=(1,))
-
-
-def _legend(ranking: Ranking) -> list[str]:
-    """The meaning of the last column, and the value of a perfect generator, if it is the same for all checkpoints."""
     bounds = ", ± its simultaneous 95 % bound" * ranking.has_bounds
-    difference = f"to the winner: {ranking.by} minus that of {ranking.winner}{bounds}"
-    lines = [difference] * (len(ranking.entries) > 1)
-    criterion = number_of(ranking.by)
+    lines = [f"to the winner: {by} minus that of {ranking.winner}{bounds}"] * (len(rows) > 1)
+    lines += ["*: with 95 % confidence, the true best is among these"] * ranking.has_bounds
     valued = [ranking.results[entry.name] for entry in ranking.entries if entry.value is not None]
     nulls = {number(criterion.null(result)) for result in valued}
     if len(nulls) == 1 and nulls != {number(None)}:
-        lines.append(f"{ranking.by} of a perfect generator: {nulls.pop()}")
-    return lines
+        lines.append(f"{by} of a perfect generator: {nulls.pop()}")
+    heads = [
+        "rank",
+        "checkpoint",
+        *shown,
+        by if len(by) <= _LONG else "value",
+        "95 % interval",
+        "to the winner",
+    ]
+    return Table(f"By {by}, {ranking.better} is better", heads, rows, [*lines, *ranking.remarks], texts=(1,))
 
 
-def _front_rows(ranking: Ranking) -> str:
+def _front_rows(ranking: Ranking) -> Table:
     rows = []
     for entry in ranking.entries:
         row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
@@ -80,7 +96,8 @@ def _front_rows(ranking: Ranking) -> str:
         by = [", ".join(entry.dominated_by[:_MAX_NAMES])]
         rows.append([*row, " ".join([*by, *and_more(len(entry.dominated_by) - _MAX_NAMES, "more")])])
     heads = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
-    return table(["", "checkpoint", *heads, "dominated by"], rows, texts=(1, -1))
+    heads = ["rank", "checkpoint", *heads, "dominated by"]
+    return Table("", heads, rows, ranking.remarks, texts=(1, len(heads) - 1))
 
 
 _MAX_METRICS = 4  # with their intervals in a row

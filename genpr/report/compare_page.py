@@ -6,17 +6,17 @@ the same labels. Images from files only share a name, and the gallery says so.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from genpr.checkpoints.criterion import number_of
-from genpr.checkpoints.rank import Ranking, rank_results
-from genpr.errors import DataError, UsageError
-from genpr.evaluation.compare import Comparison, notices_of
+from genpr.checkpoints.rank import rank_results
+from genpr.errors import DataError, UsageError, count_of
+from genpr.evaluation.compare import Comparison
+from genpr.evaluation.panel import PanelResult
 from genpr.evaluation.result import Result, recipe_of
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import Pictures, open_input
@@ -24,22 +24,23 @@ from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.item import ImageSource, known_length
 from genpr.images.policy import DecodePolicy
 from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.uncertainty import Interval
+from genpr.metrics.value import MetricValue
+from genpr.report.checkpoint_tables import ranking_rows
+from genpr.report.compare_tables import Texts, columns_of, panel_legend, panel_sides, panel_values
 from genpr.report.interpretation import direction, interpret, interpret_comparison, quality_of
 from genpr.report.page import (
     Answer,
     Figure,
     Gallery,
     Picture,
-    look_at,
+    feature_facts,
     made_small,
-    reliability,
     render_page,
     thumbnail,
 )
 from genpr.report.plots import axis_of, metric_curve, short_names
-from genpr.report.score_page import plane_of, provenance_of
-from genpr.report.score_tables import ends_text, features_of, value_text
+from genpr.report.score_page import plane_of
+from genpr.report.score_tables import value_text
 from genpr.report.text import interval, number, shown
 
 _DASH = "–"
@@ -76,49 +77,48 @@ def compare_report(
         True
     """
     results = list(comparison.results.values())
-    axis = axis_of(list(comparison.results))
+    axis, names = axis_of(list(comparison.results)), short_names(list(comparison.results))
     record = {"results": {name: result.to_dict() for name, result in comparison.results.items()}}
-    text = json.dumps({**record, "differences": comparison.differences}, allow_nan=False)
-    names = short_names(list(comparison.results))
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
     ranking = rank_results(named.results, by=by) if is_ranked else None
-    notices = list(notices_of(named.results).items())
-    warnings = [(item, who) for item, who in notices if item.level == "warning"]
-    notes = [(item, who) for item, who in notices if item.level == "note"]
-    found = interpret_comparison(named, ranking)
-    links = [("numbers", "Metrics and differences"), *[("ranking", "Ranking")] * is_ranked]
-    links.append(("figures", "Plots and a summary of each result"))
+    found, first = interpret_comparison(named, ranking), results[0]
+    what = "reals" if first.real.what == "images" else first.real.what
+    title = f"{names[0]} and {len(names) - 1} other results"
+    details = [] if ranking is None else [ranking_rows(ranking)]
+    links = [("numbers", "Metrics and differences"), *[("details-1", "Ranking")] * is_ranked]
     return render_page(
         "compare.html",
+        named.results,
         galleries,
-        version=results[0].versions.get("genpr", ""),
-        result=results[0],
-        made_by=features_of(results[0]),
-        names=names,
-        differences=named.differences,
-        summary=found.summary,
-        answers=[
-            Answer(f"Compared with {names[0]}", found.others),
-            reliability((), found.caveats, len(warnings), len(notes)),
-            look_at(links, galleries),
+        title=f"{names[1]} against {names[0]}" if len(names) == 2 else title,
+        record=json.dumps({**record, "differences": comparison.differences}, allow_nan=False),
+        kicker="compare",
+        facts=[
+            count_of(len(named.metrics), "metric"),
+            f"{first.real.n:,} {what} of {shown(first.real.source)}",
+            *feature_facts(first),
         ],
-        columns=[(name, _BETTER[ALL_METRICS[name].better]) for name in named.metrics],
-        references=references_of(named),
-        lines=lines_of(named),
-        entries=[] if ranking is None else _ranking_entries(ranking, names),
-        ranking=ranking,
-        by="F1" if by == "f1" else by,
+        summary=found.summary,
+        answers=[Answer(f"Compared with {names[0]}", found.others)],
+        caveats=found.caveats,
+        links=[*links, ("figures", "Plots and a summary of each result")],
+        differences=named.differences,
+        tables=[
+            {
+                "columns": {name: _BETTER[ALL_METRICS[name].better] for name in named.metrics},
+                "lines": lines_of(named),
+                "references": references_of(named),
+            }
+        ],
+        details=details,
+        details_title="Ranking",
         plane=plane_of(list(enumerate(results, 1))),
-        curves=[
+        figures=[
             Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, axis))
             for name in named.metrics
         ],
         axis=axis,
-        warnings=warnings,
-        notes=notes,
-        provenance=[(name, provenance_of(result)) for name, result in named.results.items()],
-        record=base64.b64encode(text.encode()).decode(),
     )
 
 
@@ -139,67 +139,101 @@ def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
     return [(title, texts) for title, texts in rows if set(texts) != {_DASH}]
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value on the page of several results."""
+
+    value: str
+    interval: str = ""
+    below: Sequence[str] = ()  # the difference from the first result, or reference values
+    verdict: str = (
+        ""  # direction of the difference, or "not the same metric" if the two were computed differently
+    )
+    quality: str = ""  # "better", "worse" or empty
+
+
 def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
     """The results with all values, in the given order."""
     lines = []
     for index, (name, result) in enumerate(comparison.results.items(), 1):
         source = result.fake.source  # "<fake images>" is a source in memory
         facts = f"{result.fake.n:,} images" + ("" if source.startswith("<") else f" of {source}")
-        cells = [_cell(comparison, name, metric, is_first=index == 1) for metric in comparison.metrics]
+        cells = [_cell(comparison, name, metric) for metric in comparison.metrics]
         summary = interpret(result).summary
-        lines.append({"number": index, "name": name, "facts": facts, "summary": summary, "cells": cells})
+        lines.append({"name": f"{index} {name}", "facts": facts, "summary": summary, "cells": cells})
     return lines
 
 
-def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> dict[str, str]:
-    """A value with its interval, and its difference from the first result.
-
-    "verdict" is a direction, or "not the same metric" if the two were computed differently; "quality" is "better", "worse" or
-    empty. "difference", "verdict" and "quality" are empty for the first result.
-    """
-    result, first = comparison.results[name], next(iter(comparison.results.values()))
+def _cell(comparison: Comparison, name: str, metric: str) -> Cell:
+    """A value with its interval, and its difference from the first result."""
+    (first_name, first), result = next(iter(comparison.results.items())), comparison.results[name]
     found, reference = result.metrics[metric], first.metrics[metric]
-    cell = {
-        "metric": metric,
-        "value": value_text(found),
-        "interval": interval(found.interval, ", ", missing="", as_values=True),
-    }
-    cell |= {"difference": "", "verdict": "", "quality": ""}
-    if is_first:
+    cell = Cell(value_text(found), _ends(found))
+    if name == first_name:
         return cell
     if recipe_of(result)[metric] != recipe_of(first)[metric]:
-        return {**cell, "verdict": "not the same metric"}
+        return replace(cell, verdict="not the same metric")
     contrast = comparison.contrast(name, metric)
-    verdict = direction(contrast)
-    difference = _signed(found.value - reference.value, None if contrast is None else contrast.interval)
-    quality = quality_of(metric, contrast, found, reference)
-    return {**cell, "difference": difference, "verdict": verdict, "quality": quality}
+    size, half = abs(found.value - reference.value), 0.0
+    if contrast is not None:
+        half = (contrast.interval.high - contrast.interval.low) / 2
+    digits = f"{size:.4f}" if size < _SMALL <= half else number(size)
+    difference = f"{'−' if found.value < reference.value else '+'}{digits}"
+    return replace(
+        cell,
+        below=[difference if contrast is None else f"{difference} ± {number(half)}"],
+        verdict=direction(contrast),
+        quality=quality_of(metric, contrast, found, reference),
+    )
 
 
-def _signed(value: float | None, bounds: Interval | None) -> str:
-    """A difference with half of its interval, and digits to match."""
-    if value is None:
-        return _DASH
-    half = 0.0 if bounds is None else (bounds.high - bounds.low) / 2
-    size = f"{abs(value):.4f}" if abs(value) < _SMALL <= half else number(abs(value))
-    text = f"{'−' if value < 0 else '+'}{size}"
-    return text if bounds is None else f"{text} ± {number(half)}"
+def _ends(metric: MetricValue) -> str:
+    return interval(metric.interval, ", ", missing="", as_values=True)
 
 
-def _ranking_entries(ranking: Ranking, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The entries of a ranking, the best first; `names` are those of the lines. "difference" is from the winner."""
-    return [
-        {
-            "rank": _DASH if each.rank is None else str(each.rank),
-            "name": each.name,
-            "number": 1 + names.index(each.name),
-            "mark": "*" if each.is_contender else "",
-            "value": number(each.value, _DASH),
-            "interval": ends_text(each.interval, " to ", _DASH),
-            "difference": "" if each.name == ranking.winner else _signed(each.difference, each.bounds),
-        }
-        for each in ranking.entries
-    ]
+def panel_report(panel: PanelResult) -> str:
+    """A panel as one self-contained page: a row per representation, with reference values below each value."""
+    first = next(iter(panel.values()))
+    found = {name: interpret(result) for name, result in panel.items()}
+    summaries = {each.summary for each in found.values()}
+    answers = [f"{name}: {each.summary}" for name, each in found.items()]
+    return render_page(
+        "compare.html",
+        panel.every,
+        (),
+        title=f"{shown(first.fake.source)} in {count_of(len(panel), 'representation')}",
+        record=panel.to_json(),
+        kicker="score",
+        facts=panel_sides(panel),
+        summary=summaries.pop() if len(summaries) == 1 else "",
+        answers=[Answer("By representation", answers)],
+        caveats=[f"{name}: {text}" for name, each in found.items() for text in each.caveats],
+        links=[("numbers", "Metrics by representation")],
+        tables=[_panel_table(panel, values) for values in panel_values(panel) if values],
+        legend=panel_legend(panel),
+    )
+
+
+def _panel_table(panel: PanelResult, values: Mapping[str, Texts]) -> dict[str, Any]:
+    """Values with intervals, ratios, and reference values."""
+    columns, lines = columns_of(values), []
+    for name, texts in values.items():
+        known = {column: _ends(metric) for column, metric in panel.every[name].metrics.items()}
+        cells = [
+            Cell(
+                texts[""].get(column, _DASH),
+                known.get(column, ""),
+                [f"{title} {found[column]}" for title, found in texts.items() if title and column in found],
+            )
+            for column in columns
+        ]
+        lines.append({"name": name, "cells": cells})
+    better = {name: ALL_METRICS[name].better if name in ALL_METRICS else "lower" for name in columns}
+    return {
+        "columns": {name: _BETTER[each] for name, each in better.items()},
+        "lines": lines,
+        "references": (),
+    }
 
 
 MAX_ROWS = 12

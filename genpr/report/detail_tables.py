@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from genpr.errors import count_of
@@ -14,34 +13,11 @@ from genpr.images.item import passed_over_text
 from genpr.metrics.registry import BALLS
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import THRESHOLDS, score_table
-from genpr.report.text import and_more, cut, plus_minus, table, wrapped
+from genpr.report.text import Table, and_more, cut, plus_minus, wrapped
 
-_NAME = 40  # columns of a name in text
 _CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
 _WORST, _FEW = 12, 8  # rows in text
 _ON_PAGE = 30
-
-
-@dataclass(frozen=True, slots=True)
-class DetailTable:
-    """A table with explanations."""
-
-    title: str  # the heading on a page
-    heads: tuple[str, ...]  # of the columns
-    rows: tuple[tuple[str, ...], ...]  # cells may contain any text
-    lines: tuple[str, ...] = ()  # sentences below the table
-    texts: tuple[int, ...] = (0,)  # columns of text
-    rule_after: int | None = None  # row before the summary rows
-
-    def __str__(self) -> str:
-        """As text of 80 columns."""
-        rows = [
-            [cut(cell, _NAME) if index in self.texts else cell for index, cell in enumerate(row)]
-            for row in self.rows
-        ]
-        sections = () if self.rule_after is None else (self.rule_after,)
-        text = table(self.heads, rows, texts=self.texts, sections=sections)
-        return "\n".join([text, *map(wrapped, self.lines)])
 
 
 def result_text(result: Result, classes: ClassScores | None = None) -> str:
@@ -51,10 +27,10 @@ def result_text(result: Result, classes: ClassScores | None = None) -> str:
 
 def detail_tables(
     result: Result, classes: ClassScores | None = None, *, on_page: bool = False
-) -> list[DetailTable]:
+) -> list[Table]:
     """The tables with rows; those of a page have more rows."""
     most, few = (_ON_PAGE, _WORST) if on_page else (_WORST, _FEW)
-    found: list[DetailTable] = []
+    found: list[Table] = []
     if result.labels is not None:
         found += _label_tables(result.labels, most, few)
     if result.alignment is not None:
@@ -76,7 +52,7 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
     return [found] * bool(found) + none
 
 
-def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
+def class_table(scores: ClassScores, most: int = _WORST) -> Table:
     """Classes as rows, the worst first, and metrics as columns; of many classes, the worst and the best."""
     raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
     metrics, best = [name for name in scores.macro if name not in raw], most // 2
@@ -105,9 +81,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> DetailTable:
         *label_lines(scores.origins, scores.unlabeled),
     ]
     heads = ("class, worst first", "reals", "fakes", *metrics)
-    return DetailTable(
-        "Metrics of each class", heads, (*rows, *averages, nulls), tuple(lines), (0,), len(rows) - 1
-    )
+    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines, sections={len(rows) - 1})
 
 
 def _with_ends(found: Mapping[str, MetricValue | Average], metrics: Sequence[str]) -> list[str]:
@@ -126,7 +100,7 @@ def _left_out(scores: ClassScores) -> list[str]:
     return lines
 
 
-def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]:
+def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:
     """Requested against recognized labels, and the most frequent confusions."""
     has_null = any(row.null_recall is not None for row in found.rows)
     rows = [
@@ -152,12 +126,12 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[DetailTable]
     confusions = tuple((each.requested, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
     more, confused = tuple(and_more(len(found.confusions) - few)), ("requested", "recognized", "images")
     return [
-        DetailTable("Classes, worst first", heads, tuple(rows), tuple(lines)),
-        DetailTable("Most frequent confusions", confused, confusions, more, (0, 1)),
+        Table("Classes, worst first", heads, tuple(rows), tuple(lines)),
+        Table("Most frequent confusions", confused, confusions, more, (0, 1)),
     ]
 
 
-def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
+def _prompt_table(found: AlignmentSummary, few: int) -> Table:
     """The images that rank their own prompt lowest, with the prompt that they rank first."""
     rows = [
         (
@@ -172,10 +146,10 @@ def _prompt_table(found: AlignmentSummary, few: int) -> DetailTable:
         *and_more(total - len(rows)),
     ]
     heads = ("image", "rank", "its prompt", "cosine", "ranked first", "cosine")
-    return DetailTable("Images that match another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
+    return Table("Images that match another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
 
 
-def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTable]:
+def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
     """The entities that were missed most often, and the first unreadable answers."""
     seen = found.classifier
     known = () if seen is None else seen.entities
@@ -207,10 +181,10 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[DetailTabl
     unread = tuple((each.name, each.reason, each.answer) for each in found.unreadable[:few])
     text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they count in failure_rate only"
     return [
-        DetailTable(
+        Table(
             "Entities, worst first", (*heads, *["sensitivity"] * bool(sensitivity)), tuple(rows), tuple(lines)
         ),
-        DetailTable("Unreadable answers", ("answer of", "reason", "first words"), unread, (text,), (0, 1, 2)),
+        Table("Unreadable answers", ("answer of", "reason", "first words"), unread, (text,), (0, 1, 2)),
     ]
 
 
@@ -231,7 +205,7 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
     return "\n\n".join([summary, *shown, footer])
 
 
-def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:
+def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
     clusters = found.modes.missed if is_real else found.modes.invented
     has_classes = any(each.classes for each in clusters)
     rows = []
@@ -251,4 +225,4 @@ def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> DetailTable:
         )
     counts = ("missed", "reals", "uncovered") if is_real else ("invented", "fakes", "outside")
     heads = (*counts, "expected", "fakes" if is_real else "reals", "p", *["mostly"] * has_classes, "example")
-    return DetailTable("", heads, tuple(rows), (), tuple(range(6, len(heads))))
+    return Table("", heads, tuple(rows), (), tuple(range(6, len(heads))))

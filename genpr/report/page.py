@@ -11,20 +11,24 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError, UsageError, count_of, some
+from genpr.evaluation.compare import notices_of
+from genpr.evaluation.result import Result
 from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
+from genpr.metrics.metric import MANIFOLD
 from genpr.report.glossary import GLOSSARY
-from genpr.report.text import shown
+from genpr.report.score_tables import THRESHOLDS, features_of
+from genpr.report.text import capital, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -130,13 +134,8 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
     return loaded
 
 
-_STYLES = {
-    "report.html": ("report.css",),
-    "compare.html": ("report.css", "compare.css"),
-    "panel.html": ("report.css",),
-}
-"""Style sheets of each page."""
 _MAX_LENGTH = 2000  # of a paragraph; names are cut shorter
+_MAX_LINKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,42 +157,140 @@ class Answer:
     links: Sequence[tuple[str, str]] = ()  # id and text of sections to read
 
 
-_MAX_LINKS = 6
+def render_page(
+    template: str,
+    results: Mapping[str, Result],
+    galleries: Sequence[Gallery],
+    *,
+    title: str,
+    record: str,
+    summary: str,
+    answers: Sequence[Answer],
+    caveats: Sequence[str],
+    links: Sequence[tuple[str, str]],
+    **parts: object,
+) -> str:
+    """A page that can be encoded in UTF-8.
 
-
-def reliability(lines: Sequence[str], caveats: Sequence[str], n_warnings: int, n_notes: int) -> Answer:
-    """The part about reliability, with a link to warnings and notes."""
-    counts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((n_warnings, "warning"), (n_notes, "note")) if n]
-    links = [("warnings", " and ".join(counts))] * bool(counts)
-    return Answer("Reliability", [*lines, *["No warnings."] * (not n_warnings)], caveats, links)
-
-
-def look_at(links: Sequence[tuple[str, str]], galleries: Sequence[Gallery]) -> Answer:
-    """The part that links to galleries with pictures, then to `links`."""
-    pictured = [
-        (f"gallery-{number}", gallery.title)
-        for number, gallery in enumerate(galleries, 1)
-        if gallery.pictures
-    ]
-    return Answer("What to look at", links=[*pictured, *links][:_MAX_LINKS])
-
-
-def render_page(template: str, galleries: Sequence[Gallery] = (), **parts: object) -> str:
-    """A page that can be encoded in UTF-8; `parts` are the variables of the template."""
+    Args:
+        template: "report.html" or "compare.html".
+        results: What the page is about, by name; the first one states protocol and versions.
+        galleries: Pictures to show.
+        title: Heading and title of the page; names in it are as `shown` gives them.
+        record: JSON that the page contains.
+        summary: The main finding.
+        answers: Parts of the summary. One about reliability follows, and one of what to look at.
+        caveats: Reasons to trust the summary less.
+        links: Ids and texts of sections to look at, after the galleries with pictures.
+        **parts: Further variables of the template.
+    """
     from markupsafe import Markup
 
+    notices = list(notices_of(results).items())
+    warnings, notes = ([each for each in notices if each[0].level == level] for level in ("warning", "note"))
+    counts = [count_of(len(found), what) for found, what in ((warnings, "warning"), (notes, "note")) if found]
+    pictured = [(f"gallery-{n}", each.title) for n, each in enumerate(galleries, 1) if each.pictures]
+    reliability = Answer(
+        "Reliability",
+        ["No warnings."] * (not warnings),
+        caveats,
+        [("warnings", " and ".join(counts))] * bool(counts),
+    )
+    result = next(iter(results.values()))
     script = _text("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    style = "".join(map(_text, _STYLES[template]))
-    found = _environment().get_template(template)
-    page = found.render(
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=digest,
-        galleries=galleries,
-        **parts,
+    page = (
+        _environment()
+        .get_template(template)
+        .render(
+            {"differences": (), "details": (), "details_title": "", "figures": (), "legend": (), **parts},
+            style=Markup(_text("report.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            title=title,
+            result=result,
+            count=len(results),
+            summary=summary,
+            answers=[
+                *answers,
+                reliability,
+                Answer("What to look at", links=[*pictured, *links][:_MAX_LINKS]),
+            ],
+            warnings=warnings,
+            notes=notes,
+            galleries=galleries,
+            provenance=[(name, provenance_of(each)) for name, each in results.items()],
+            record=base64.b64encode(record.encode()).decode(),
+        )
     )
     return page.encode("utf-8", "replace").decode()
+
+
+def feature_facts(result: Result) -> list[str]:
+    """The features of a result, if it has any, for the heading of a page."""
+    return [
+        text if "features" in text else f"features: {text}" for text in filter(None, [features_of(result)])
+    ]
+
+
+_MAX_LISTED = 5
+_ELSEWHERE = {"failures", "entities", "name", "skipped"}
+"""Fields that are shown elsewhere on the page."""
+
+
+def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
+    """Everything needed to reproduce the score, as (heading, facts)."""
+    names = ["protocol", "exact", "seed", "max_images", "device"]
+    names += ["ties"] * (MANIFOLD in result.families)
+    names += ["distances"] * (result.entities is None)
+    settings = {name: getattr(result, name) for name in names}
+    settings |= {
+        "comparable_with_published_values": result.comparable,
+        "settings_hash": result.fingerprint,
+        "protocol_met": result.deviations or True,
+        "features": features_of(result),
+    }
+    if result.real.what == "images":
+        settings["fakes_identical_to_a_real"] = result.n_shared
+    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", settings)]
+    roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
+    for role, each in zip(
+        (*roles, "held-out reals"), (result.real, result.fake, result.held_out), strict=True
+    ):
+        if each is not None:
+            left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
+            groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
+    if result.reference_statistics is not None:
+        groups.append(("Reference statistics", asdict(result.reference_statistics)))
+    if result.hubness is not None:
+        groups.append(("Hubness of the reals", asdict(result.hubness)))
+    if result.alignment is not None:
+        groups.append(("Alignment", asdict(result.alignment) | {"equal_scores": "the mean over all orders"}))
+    if result.entities is not None and (seen := result.entities.classifier) is not None:
+        groups.append(("Recognition", asdict(seen) | {"thresholds": THRESHOLDS[seen.chosen]}))
+    groups += [(f"Extractor {info.name}", asdict(info)) for info in result.extractors.values()]
+    groups += [("Seconds", result.seconds), ("Versions", result.versions)]
+    return [(title, _facts(record)) for title, record in groups]
+
+
+def _facts(record: Mapping[str, Any]) -> dict[str, str]:
+    """Names like `n_cached` as words, values as text."""
+    return {
+        ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " "): _fact(value)
+        for name, value in record.items()
+        if name not in _ELSEWHERE
+    }
+
+
+def _fact(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_fact(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return some(list(map(str, value)), _MAX_LISTED, longest=200)
+    return str(value)
 
 
 @cache

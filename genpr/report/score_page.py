@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import GenprError, some
+from genpr.errors import GenprError
 from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
@@ -15,26 +13,24 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
-from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
-from genpr.report.interpretation import Interpretation, interpret, plain
+from genpr.report.interpretation import interpret
 from genpr.report.page import (
     Answer,
     Figure,
     Gallery,
     Role,
+    feature_facts,
     load_images,
-    look_at,
     open_pictures,
-    reliability,
     render_page,
 )
 from genpr.report.plots import has_plane, plane
-from genpr.report.score_tables import THRESHOLDS, features_of, metric_texts, remarks_of
-from genpr.report.text import capital, shown
+from genpr.report.score_tables import metric_texts, remarks_of
+from genpr.report.text import shown
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
 
 _DASH = "–"
 _BETTER = {"higher": "higher", "lower": "lower", "at null": "near perfect"}
-_CONTROLLED = (*(f"calibrated_{name}" for name in F_SCORE_METRICS), *F_SCORE_METRICS)
 _TOP = 1.2  # right end of the line of a metric, where larger values are drawn
 
 
@@ -74,57 +69,36 @@ def html_report(
     """
     pictured = {each.title for each in galleries if each.pictures}
     is_of_images = result.real.what == "images"
-    families = [names for family, names in result.families.items() if family != MANIFOLD]
-    found, figures = interpret(result), plane_of([(1, result)])
-    tables = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
-    links = [(f"details-{number}", each.title) for number, each in enumerate(tables, 1)]
-    links += [("figures", "Plot of precision and recall")] * bool(figures)
-    conditional_rows = metric_rows(result, [name for names in families for name in names])
+    others = [name for family, names in result.families.items() if family != MANIFOLD for name in names]
+    found, figures, rows = interpret(result), plane_of([(1, result)]), metric_rows(result, others)
+    details = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
+    links = [(f"details-{number}", each.title) for number, each in enumerate(details, 1)]
     references = [("null", "perfect generator"), ("chance", "chance"), ("pool", "pool")]
+    names = [each.source.rstrip("/").rpartition("/")[2] or each.source for each in (result.real, result.fake)]
+    roles = ("reals", "fakes") if is_of_images else result.roles
     return render_page(
         "report.html",
+        {"": result},
         galleries,
-        version=result.versions.get("genpr", ""),
-        result=result,
-        made_by=features_of(result),
-        names=[
-            each.source.rstrip("/").rsplit("/", 1)[-1] or each.source for each in (result.real, result.fake)
-        ],
-        summary=found.summary,
-        answers=[*_answers(result, found), look_at(links, galleries)],
-        warnings=[(item, ()) for item in result.notices if item.level == "warning"],
-        notes=[(item, ()) for item in result.notices if item.level == "note"],
+        title=f"{shown(names[1])} against {shown(names[0])}",
+        record=result.to_json(),
         kicker="score" if is_of_images else result.protocol,
-        roles=("reals", "fakes") if is_of_images else result.roles,
-        rows=metric_rows(result, result.families.get(MANIFOLD, ())),
-        conditional_rows=conditional_rows,
-        conditional_columns=[
-            each for each in references if any(row[each[0]] != _DASH for row in conditional_rows)
+        facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *feature_facts(result)],
+        summary=found.summary,
+        answers=[
+            Answer("Image quality (fidelity)", found.fidelity),
+            Answer("Variety (diversity)", found.diversity),
+            Answer("Labels, prompts and entities", found.others),
         ],
-        tables=tables,
+        caveats=found.caveats,
+        links=[*links, *[("figures", "Plot of precision and recall")] * bool(figures)],
+        rows=metric_rows(result, result.families.get(MANIFOLD, ())),
+        conditional_rows=rows,
+        conditional_columns=[each for each in references if any(row[each[0]] != _DASH for row in rows)],
+        details=details,
+        details_title="Labels, classes, prompts and entities",
         figures=figures,
-        provenance=provenance_of(result),
-        record=base64.b64encode(result.to_json().encode()).decode(),
     )
-
-
-def _answers(result: Result, found: Interpretation) -> list[Answer]:
-    """The values behind the summary, and reasons to trust it or not."""
-    lines = []
-    if (control := result.control) is not None:
-        known = [name for name in _CONTROLLED if name in control.values and name in control.nulls][:2]
-        texts = [
-            f"{plain(name)} {control.values[name]:.3f} (expected {control.nulls[name]:.3f})" for name in known
-        ]
-        lines += [f"Control, one half of the reals against the other: {', '.join(texts)}."] * bool(texts)
-    lines += ["These values are not comparable with published ones."] * (not result.comparable)
-    warnings = [item.level == "warning" for item in result.notices]
-    return [
-        Answer("Image quality (fidelity)", found.fidelity),
-        Answer("Variety (diversity)", found.diversity),
-        Answer("Labels, prompts and entities", found.others),
-        reliability(lines, found.caveats, sum(warnings), len(warnings) - sum(warnings)),
-    ]
 
 
 def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -262,64 +236,3 @@ def align_report(
         chosen += [] if copies is None else [selections.select_copies(names, copies)]
         galleries = load_images(pictures, chosen)
     return html_report(aligned.result, galleries)
-
-
-_MAX_LISTED = 5
-_ELSEWHERE = {"failures", "entities", "name", "skipped"}
-"""Fields that are shown elsewhere on the page."""
-
-
-def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
-    """Everything needed to reproduce the score, as (heading, facts)."""
-    names = ["protocol", "exact", "seed", "max_images", "device"]
-    names += ["ties"] * (MANIFOLD in result.families)
-    names += ["distances"] * (result.entities is None)
-    settings = {name: getattr(result, name) for name in names}
-    settings |= {
-        "comparable_with_published_values": result.comparable,
-        "settings_hash": result.fingerprint,
-        "protocol_met": result.deviations or True,
-        "features": features_of(result),
-    }
-    if result.real.what == "images":
-        settings["fakes_identical_to_a_real"] = result.n_shared
-    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", settings)]
-    roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
-    for role, each in zip(
-        (*roles, "held-out reals"), (result.real, result.fake, result.held_out), strict=True
-    ):
-        if each is not None:
-            left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
-            groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
-    if result.reference_statistics is not None:
-        groups.append(("Reference statistics", asdict(result.reference_statistics)))
-    if result.hubness is not None:
-        groups.append(("Hubness of the reals", asdict(result.hubness)))
-    if result.alignment is not None:
-        groups.append(("Alignment", asdict(result.alignment) | {"equal_scores": "the mean over all orders"}))
-    if result.entities is not None and (seen := result.entities.classifier) is not None:
-        groups.append(("Recognition", asdict(seen) | {"thresholds": THRESHOLDS[seen.chosen]}))
-    groups += [(f"Extractor {info.name}", asdict(info)) for info in result.extractors.values()]
-    groups += [("Seconds", result.seconds), ("Versions", result.versions)]
-    return [(title, _facts(record)) for title, record in groups]
-
-
-def _facts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Names like `n_cached` as words, values as text."""
-    return {
-        ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " "): _text(value)
-        for name, value in record.items()
-        if name not in _ELSEWHERE
-    }
-
-
-def _text(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    if isinstance(value, int | float):
-        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) or "none"
-    if isinstance(value, list | tuple):
-        return some(list(map(str, value)), _MAX_LISTED, longest=200)
-    return str(value)

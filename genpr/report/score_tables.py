@@ -1,11 +1,10 @@
-"""Scores and comparisons as text tables of 80 columns."""
+"""Scores as text tables of 80 columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from genpr.errors import printable
-from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, SideSummary, StatisticsSummary
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
@@ -13,7 +12,7 @@ from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.metrics.value import MetricValue
-from genpr.report.text import WIDTH, head_width, interval, number, table, wrapped
+from genpr.report.text import interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen."""
@@ -158,13 +157,16 @@ def _footer(result: Result) -> str:
     lines = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
         lines += statistics_lines(result.reference_statistics)
-    features, info = features_of(result), result.extractor
-    if info is not None:
-        features = f"{info.name} ({info.dim}-d, {info.resize_text})"
-    balls = [f"{result.ties} balls"] if MANIFOLD in result.families else []
-    parts = [*([features] if features else []), f"protocol {result.protocol}", *balls, result.device]
-    lines += [wrapped(", ".join(parts)), f"settings hash {result.fingerprint}"]
-    return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
+    return "\n".join([*lines, *map(wrapped, settings_lines(result))])
+
+
+def settings_lines(result: Result) -> list[str]:
+    """Features, protocol and device of a result, and the hash of its settings."""
+    info, parts = result.extractor, [f"protocol {result.protocol}"]
+    features = features_of(result) if info is None else f"{info.name} ({info.dim}-d, {info.resize_text})"
+    parts = [*filter(None, [features]), *parts, *[f"{result.ties} balls"] * (MANIFOLD in result.families)]
+    lines = [", ".join([*parts, result.device]), f"settings hash {result.fingerprint}"]
+    return [*lines, *["not comparable with published numbers"] * (not result.comparable)]
 
 
 def statistics_lines(*results: StatisticsSummary) -> list[str]:
@@ -179,41 +181,6 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
 
 
-def comparison_table(results: Mapping[str, Result]) -> str:
-    """One row per metric, one column per fake set, and a column "perfect" for a perfect generator."""
-    metrics = next(iter(results.values())).metrics
-    rows = []
-    for name, metric in metrics.items():
-        perfect = "-" if metric.known_null is None else f"{metric.known_null:.2f}"
-        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), perfect])
-    return table(["metric", *results, "perfect"], rows)
-
-
-_MAX_ACROSS = 3
-_FOR_METRICS = WIDTH - 24  # columns left by the names of results
-
-
-def side_by_side_table(comparison: Comparison) -> str:
-    """Metrics as rows and results as columns; for more than 3 results, the other way round."""
-    results, metrics = comparison.results, comparison.metrics
-    if len(results) <= _MAX_ACROSS:
-        rows = [
-            [name, *(value_text(each.metrics[name]) for each in results.values()), ALL_METRICS[name].better]
-            for name in metrics
-        ]
-        tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
-    else:
-        tables = []
-        for names in blocks_of(metrics, [max(head_width(each), 9) + 2 for each in metrics], _FOR_METRICS):
-            rows = [
-                [label, *(value_text(result.metrics[name]) for name in names)]
-                for label, result in results.items()
-            ]
-            tables.append(table(["result", *names], rows, whole="none"))
-    differences = [wrapped(f"not scored alike: {difference}") for difference in comparison.differences]
-    return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
-
-
 def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[list[str]]:
     """The columns of one table in blocks that fit `room`."""
     blocks: list[list[str]] = [[]]
@@ -224,34 +191,6 @@ def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[li
             left = room
         blocks[-1].append(name)
         left -= width
-    return blocks
-
-
-_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
-
-
-def _contrasts(comparison: Comparison) -> list[str]:
-    """A table per other result of its differences from the first, with intervals."""
-    from genpr.report.interpretation import quality_of
-
-    first, *others = comparison.results
-    what = comparison.results[first].real.what
-    blocks = []
-    for name in others:
-        rows, pairing = [], ""
-        for metric in comparison.metrics:
-            contrast = comparison.contrast(name, metric)
-            if contrast is None:
-                rows.append([metric, "-", "-", "no interval is known"])
-                continue
-            explained = _PAIRINGS[contrast.pairing].format(what="reals" if what == "images" else what)
-            pairing = f" ({contrast.pairing}: {explained})"
-            ends = f"{contrast.interval.low:+.4f} to {contrast.interval.high:+.4f}"
-            values = (comparison.results[each].metrics[metric] for each in (name, first))
-            verdict = ": ".join(filter(None, [contrast.verdict, quality_of(metric, contrast, *values)]))
-            rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
-        heads = ["metric", "difference", "95 % interval", "verdict"]
-        blocks += ["", wrapped(f"{name} against {first}{pairing}"), table(heads, rows, texts=(0, -1))]
     return blocks
 
 

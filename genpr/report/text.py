@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from textwrap import fill
 from typing import Literal
 
@@ -16,13 +17,15 @@ _state = random.getstate()  # rich draws a number when it is imported
 from rich import box  # noqa: E402
 from rich.cells import cell_len, chop_cells  # noqa: E402
 from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+from rich.table import Table as RichTable  # noqa: E402
 
 random.setstate(_state)
 
 WIDTH = 80
 _MAX_LENGTH = 400
 _MAX_HEAD = 12
+
+_MAX_CELL = 40
 
 _FILLER = "\x00"  # never in plain text
 
@@ -135,7 +138,7 @@ def table(
     Cells of `whole` are never folded over two lines. Heads of
     number columns are broken by `head_lines`.
     """
-    made = Table(
+    made = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
     )
     text_columns = {index % len(heads) for index in texts}
@@ -161,3 +164,24 @@ def table(
     )
     console.print(made)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with explanations, for terminals and pages."""
+
+    title: str  # the heading on a page
+    heads: Sequence[str]  # of the columns
+    rows: Sequence[Sequence[str]]  # cells may contain any text
+    lines: Sequence[str] = ()  # sentences below the table
+    texts: Collection[int] = (0,)  # columns of text
+    sections: Collection[int] = ()  # rows before a rule
+
+    def __str__(self) -> str:
+        """As text of 80 columns."""
+        rows = [
+            [cut(cell, _MAX_CELL) if index in self.texts else cell for index, cell in enumerate(row)]
+            for row in self.rows
+        ]
+        text = table(self.heads, rows, texts=self.texts, sections=self.sections)
+        return "\n".join([text, *map(wrapped, self.lines)])

@@ -140,7 +140,7 @@ def test_rank_table_marks_contenders(genpr, files):
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "3 checkpoints by f1, higher is better"
-    assert " ".join(lines[2].split()) == "checkpoint precision recall f1 95 % interval to the winner"
+    assert " ".join(lines[2].split()) == "rank checkpoint precision recall f1 95 % interval to the winner"
     record = json.loads(genpr("rank", *files, *QUICK, "--json")[1])
     for line, entry in zip(lines[4:7], record["checkpoints"], strict=True):
         assert line.split()[0] == str(entry["rank"])

@@ -14,9 +14,9 @@ from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
 from genpr.report.checkpoint_tables import ranking_table
 from genpr.report.compare_page import compare_report, lines_of, references_of
+from genpr.report.compare_tables import side_by_side_table
 from genpr.report.interpretation import interpret_comparison
 from genpr.report.plots import axis_of, metric_curve, plane, sweep_plot
-from genpr.report.score_tables import side_by_side_table
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -36,10 +36,10 @@ def test_table_marks_distinguishable_differences():
         half = (known.interval.high - known.interval.low) / 2
         assert f"+{known.value:.4f} ± {half:.4f} {word}" in numbers
     first, other = lines_of(comparison)
-    assert {cell["difference"] for cell in first["cells"]} == {""}
-    assert [cell["verdict"] for cell in other["cells"]] == ["higher", "not distinguishable"]
+    assert not any(cell.below or cell.verdict for cell in first["cells"])
+    assert [cell.verdict for cell in other["cells"]] == ["higher", "not distinguishable"]
     low, high = results["b.json"].metrics["precision"].interval
-    assert other["cells"][0]["interval"] == f"{low:.4f}, {high:.4f}"
+    assert other["cells"][0].interval == f"{low:.4f}, {high:.4f}"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_table_marks_distinguishable_differences():
 )
 def test_better_and_worse_follow_the_direction_of_the_metric(metric, first, other, verdict, quality):
     (cell,) = lines_of(compare(pair({metric: first}, {metric: other}, nulls={metric: 1.0})))[1]["cells"]
-    assert (cell["verdict"], cell["quality"]) == (verdict, quality)
+    assert (cell.verdict, cell.quality) == (verdict, quality)
 
 
 def test_verdicts_of_the_table_state_which_result_is_better():
@@ -174,16 +174,15 @@ def test_ranking_of_three_uses_simultaneous_bounds():
     quality = "b has fidelity 80 % and diversity 80 %; 100 % is a perfect generator."
     assert found.summary == f"{rank_results(results).summary} {quality}"
     assert [text.partition(":")[0] for text in found.evidence[:2]] == ["b against a", "c against a"]
-    ranking = section(compare_report(compare(results)), "ranking")
-    assert "2 b * 1" in ranking
-    assert "3 c * 2" in ranking
-    assert "1 a 3" in ranking
+    ranking = section(compare_report(compare(results)), "details")
+    assert all(row in ranking for row in ("1 * b 0.7200", "2 * c 0.7191", "3 a 0.4500"))
 
 
 def test_ranking_is_by_the_requested_metric():
     results = pair({"precision": 0.9, "recall": 0.3}, {"precision": 0.5, "recall": 0.8})
-    assert "1 a.json * 1 0.8100" in section(compare_report(compare(results), by="precision"), "ranking")
-    assert "2 b.json * 1 0.5538" in section(compare_report(compare(results)), "ranking")
+    by_precision, by_f1 = (compare_report(compare(results), by=by) for by in ("precision", "f1"))
+    assert "1 * a.json 0.2700 0.8100" in section(by_precision, "details")
+    assert "1 * b.json 0.4500 0.7200 0.5538" in section(by_f1, "details")
     with pytest.raises(UsageError):
         compare_report(compare(results), by="pareto")
 
@@ -201,7 +200,7 @@ def test_results_of_different_recipes_are_shown_with_differences_and_not_ranked(
     page = compare_report(compare(results, force=True))
     assert "the real set of b.json (other) differs from that of a.json" in section(page, "unlike")
     assert "not scored alike" in section(page, "summary")
-    assert section(page, "ranking") is None
+    assert section(page, "details") is None
     assert page.index('id="unlike"') < page.index('id="summary"')
 
 
@@ -210,8 +209,8 @@ def test_metrics_of_different_variants_are_not_subtracted():
     recall = replace(results["b.json"].metrics["recall"], k=7)
     results["b.json"] = replace(results["b.json"], metrics={**results["b.json"].metrics, "recall": recall})
     precision, recall = lines_of(compare(results, force=True))[1]["cells"]
-    assert precision["verdict"] == "lower"
-    assert (recall["difference"], recall["verdict"], recall["quality"]) == ("", "not the same metric", "")
+    assert precision.verdict == "lower"
+    assert (recall.below, recall.verdict, recall.quality) == ((), "not the same metric", "")
 
 
 @pytest.mark.parametrize(

@@ -202,9 +202,9 @@ def test_labels_and_prompts_fit_and_pass_axe(browser, tmp_path, name):
 def test_comparison_can_be_used_by_keyboard(compared):
     page = compared["dark"].page
     page.set_viewport_size({"width": 800, "height": 900})  # too narrow for six metrics
-    page.locator(".wide").focus()
+    page.locator(".scroll").focus()
     page.keyboard.press("ArrowRight")
-    wait_until(page, "document.querySelector('.wide').scrollLeft > 0")
+    wait_until(page, "document.querySelector('.scroll').scrollLeft > 0")
     page.locator("button.enlarge").first.focus()
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowRight")

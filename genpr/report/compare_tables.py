@@ -1,0 +1,191 @@
+"""Comparisons and panels as text tables of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from genpr.errors import some
+from genpr.evaluation.compare import Comparison
+from genpr.evaluation.panel import RATIO, PanelResult
+from genpr.evaluation.result import Result
+from genpr.metrics.registry import ALL_METRICS
+from genpr.report.score_tables import (
+    blocks_of,
+    remarks_of,
+    settings_lines,
+    sides_text,
+    statistics_lines,
+    value_text,
+)
+from genpr.report.text import WIDTH, head_width, number, table, wrapped
+
+
+def comparison_table(results: Mapping[str, Result]) -> str:
+    """One row per metric, one column per fake set, and a column "perfect" for a perfect generator."""
+    metrics = next(iter(results.values())).metrics
+    rows = []
+    for name, metric in metrics.items():
+        perfect = "-" if metric.known_null is None else f"{metric.known_null:.2f}"
+        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), perfect])
+    return table(["metric", *results, "perfect"], rows)
+
+
+_MAX_ACROSS = 3
+_FOR_METRICS = WIDTH - 17  # columns left by the names of results
+
+
+def _by_result(head: str, values: Mapping[str, Texts]) -> list[str]:
+    """A row per result and its reference values, and a column per metric, in as many tables as 80 columns need."""
+    columns = columns_of(values)
+    return [
+        table(
+            [head, *names],
+            [
+                [f"  {title}" if title else label, *(texts.get(name, "-") for name in names)]
+                for label, rows in values.items()
+                for title, texts in rows.items()
+                if not title or not texts.keys().isdisjoint(names)
+            ],
+            whole="none",
+        )
+        for names in blocks_of(columns, [max(head_width(each), 7) + 2 for each in columns], _FOR_METRICS)
+    ]
+
+
+def columns_of(values: Mapping[str, Texts]) -> list[str]:
+    """The metrics of all results in display order, then other columns."""
+    names = dict.fromkeys(name for texts in values.values() for name in texts[""])
+    return [*filter(names.__contains__, ALL_METRICS), *(each for each in names if each not in ALL_METRICS)]
+
+
+def side_by_side_table(comparison: Comparison) -> str:
+    """Metrics as rows and results as columns; for more than 3 results, the other way round."""
+    results, metrics = comparison.results, comparison.metrics
+    if len(results) <= _MAX_ACROSS:
+        rows = [
+            [name, *(value_text(each.metrics[name]) for each in results.values()), ALL_METRICS[name].better]
+            for name in metrics
+        ]
+        tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
+    else:
+        values = {
+            label: {"": {name: value_text(each.metrics[name]) for name in metrics}}
+            for label, each in results.items()
+        }
+        tables = _by_result("result", values)
+    differences = [wrapped(f"not scored alike: {difference}") for difference in comparison.differences]
+    return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
+
+
+_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
+
+
+def _contrasts(comparison: Comparison) -> list[str]:
+    """A table per other result of its differences from the first, with intervals."""
+    from genpr.report.interpretation import quality_of
+
+    first, *others = comparison.results
+    what = comparison.results[first].real.what
+    blocks = []
+    for name in others:
+        rows, pairing = [], ""
+        for metric in comparison.metrics:
+            contrast = comparison.contrast(name, metric)
+            if contrast is None:
+                rows.append([metric, "-", "-", "no interval is known"])
+                continue
+            explained = _PAIRINGS[contrast.pairing].format(what="reals" if what == "images" else what)
+            pairing = f" ({contrast.pairing}: {explained})"
+            ends = f"{contrast.interval.low:+.4f} to {contrast.interval.high:+.4f}"
+            values = (comparison.results[each].metrics[metric] for each in (name, first))
+            verdict = ": ".join(filter(None, [contrast.verdict, quality_of(metric, contrast, *values)]))
+            rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
+        heads = ["metric", "difference", "95 % interval", "verdict"]
+        blocks += ["", wrapped(f"{name} against {first}{pairing}"), table(heads, rows, texts=(0, -1))]
+    return blocks
+
+
+_NULL, _CONTROL, _HELD_OUT = "null", "real v. real", "held-out reals"
+_HALVES, _RATIO, _FDR = f"{RATIO}/halves", f"{RATIO}/held-out", "FDr"
+Texts = dict[str, dict[str, str]]
+"""Texts of a result by metric: values at "", reference values at their title."""
+
+
+def panel_text(panel: PanelResult) -> str:
+    """A row per representation, followed by its reference values, then the sources and settings."""
+    values, others = panel_values(panel)
+    tables = [*_by_result("representation", values), *(_by_result("", others) if others else ())]
+    tables[-1] = "\n".join([tables[-1], *map(wrapped, panel_legend(panel))])
+    settings = [
+        wrapped(f"{name}: {', '.join(settings_lines(result))}") for name, result in panel.every.items()
+    ]
+    return "\n\n".join([*tables, "\n".join([*panel_sides(panel), *settings])])
+
+
+def panel_values(panel: PanelResult) -> tuple[dict[str, Texts], dict[str, Texts]]:
+    """The texts of each representation, and those of the metrics on features of their own."""
+    values = {name: _texts_of(result, panel.held_out.get(name)) for name, result in panel.items()}
+    others = (
+        {} if panel.others is None else {"other features": _texts_of(panel.others, panel.others_held_out)}
+    )
+    fdr = {} if panel.fdr6 is None else panel.fdr6.ratios
+    for head, found in ((_RATIO if panel.held_out else _HALVES, panel.ratios), (_FDR, fdr)):
+        for name, ratio in found.items():
+            if ratio is not None:
+                values[name][""][head] = number(ratio)
+    return values, others
+
+
+def _texts_of(result: Result, held_out: Result | None) -> Texts:
+    control = {} if result.control is None else result.control.values
+    kept = {} if held_out is None else held_out.metrics
+    nulls = {name: metric.known_null for name, metric in result.metrics.items()}
+    found = {
+        _NULL: {name: number(null) for name, null in nulls.items() if null is not None},
+        _CONTROL: {name: number(value) for name, value in control.items()},
+        _HELD_OUT: {name: value_text(metric) for name, metric in kept.items()},
+    }
+    values = {name: value_text(metric) for name, metric in result.metrics.items()}
+    return {"": values} | {title: texts for title, texts in found.items() if texts}
+
+
+def panel_legend(panel: PanelResult) -> list[str]:
+    """Explanations of the reference values and ratios, and remarks on metrics with the names of results that have them."""
+    first, kept = next(iter(panel.values())), next(iter(panel.held_out.values()), None)
+    lines = [f"{_NULL}: the mean value of a perfect generator with the same numbers of images"]
+    if first.control is not None:
+        sizes = f"{first.control.n_real:,} of the reals against the other {first.control.n_fake:,}"
+        lines.append(f"{_CONTROL}: {sizes}")
+    if kept is not None:
+        fewer = "; they are fewer than the fakes, which raises distances" * (kept.fake.n < first.fake.n)
+        lines.append(
+            f"{_HELD_OUT}: {kept.fake.n:,} images, scored like the fakes against the same reals{fewer}"
+        )
+    elif any(panel.ratios.values()):
+        text = "half as many images have a larger distance, so a perfect generator is below 1; --held-out avoids this"
+        lines.append(f"{_HALVES}: {RATIO} divided by that of {_CONTROL}; {text}")
+    if (found := panel.fdr6) is not None:
+        lines.append(
+            f"FDr6 {number(found.mean)}: the mean of {_FDR}, which is {RATIO} divided by that of ImageNet's validation images. "
+            f"The latter is published with two decimals, so FDr6 is between {number(found.low)} and {number(found.high)}"
+        )
+    remarks: dict[str, list[str]] = {}
+    for name, result in panel.every.items():
+        given = () if result.reference_statistics is None else result.reference_statistics.metrics
+        texts = {metric: "; ".join(remarks_of(result, metric)) for metric in result.metrics}
+        texts |= dict.fromkeys(given, "") | dict.fromkeys(result.undefined, "no value with these images")
+        for metric, text in texts.items():
+            if text:
+                remarks.setdefault(f"{metric}: {text}", []).append(name)
+    return [*lines, *(f"{text} ({some(names, 6)})" for text, names in remarks.items())]
+
+
+def panel_sides(panel: PanelResult) -> list[str]:
+    """A line per source."""
+    first, kept = next(iter(panel.values())), next(iter(panel.held_out.values()), None)
+    sides = {"real": first.real, "fake": first.fake} | ({} if kept is None else {"held-out": kept.fake})
+    lines = sides_text(sides)
+    if kept is not None and kept.n_shared:
+        lines[-1] += f", {kept.n_shared:,} of which are among the reals"
+    given = [result.reference_statistics for result in panel.every.values() if result.reference_statistics]
+    return [*lines, *(statistics_lines(*given) if given else ())]
