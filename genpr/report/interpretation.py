@@ -18,10 +18,10 @@ from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result
 from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.metric import BallMetric
-from genpr.metrics.registry import ALL_METRICS, BALLS
+from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Difference
 from genpr.metrics.value import MetricValue
-from genpr.report.text import capital, cut, number, percent
+from genpr.report.text import capital, number, percent
 
 SLACK = 0.03
 """A certain loss below this is ignored."""
@@ -59,7 +59,7 @@ class Share:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the interval is wider than 0.2."""
+        """Whether the interval up to 1 is wider than 0.2."""
         return min(self.high, 1.0) - self.low > _WIDE
 
     @property
@@ -101,44 +101,28 @@ def _calibrated(result: Result, calibrated: BallMetric, raw: BallMetric) -> Shar
 class Interpretation:
     """A score or a comparison in words."""
 
-    summary: str  # the main finding
-    caveats: tuple[str, ...]  # reasons to trust it less
-    fidelity: tuple[str, ...] = ()  # the values behind the statement about fidelity
-    diversity: tuple[str, ...] = ()  # the values behind the statement about diversity
-    others: tuple[str, ...] = ()  # labels, prompts, entities and pairs; or the differences of a comparison
-
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        """All values behind the summary."""
-        return (*self.fidelity, *self.diversity, *self.others)
+    summary: str  # the main finding; empty without any
+    caveats: Sequence[str]  # reasons to trust it less, besides the warnings
+    fidelity: Sequence[str] = ()  # the values behind the statement about fidelity
+    diversity: Sequence[str] = ()  # the values behind the statement about diversity
+    others: Sequence[str] = ()  # labels, prompts, entities and pairs; or a ranking and its caveats
 
 
-def plain(name: str) -> str:
-    """The name of a metric as words."""
-    return name.replace("_", " ")
-
-
-_CAVEATS = {
-    "protocol-not-met": "The protocol was not met, so these numbers are not comparable with others of this protocol.",
-    "copied-reals": "some fakes are byte-identical copies of reals; copies raise every metric.",
-    "near-copies": "some fakes are near-copies of reals, which suggests memorization.",
-    "copying": "the fakes are nearer to the training images than other reals are, which suggests memorization.",
-    "duplicates": "Many images are duplicates, which affects every number.",
-    "near-duplicates": "Many images are near-duplicates of others in their own set, which lowers these numbers.",
-    "shrinkage": "The fakes are closer together than the reals, which raises precision, density and coverage.",
-    "outlier-dominance": "The balls of a few outliers among the reals contain many fakes, so fidelity may be overestimated.",
-}
 _FIDELITY = {
     Grade.WHOLE: "the generated images look like real ones",
-    Grade.UNCERTAIN: "the generated images look like real ones, but up to {most_lost} of them may not",
+    Grade.UNCERTAIN: "up to {most_lost} of the generated images may not look like real ones",
     Grade.PART: "{lost} of the generated images do not look like any real image",
     Grade.NONE: "almost none of the generated images look like real ones",
 }
 _DIVERSITY = {
     Grade.WHOLE: "no missing variety was found",
-    Grade.UNCERTAIN: "no loss of variety is certain, but up to {most_lost} of it may be missing",
+    Grade.UNCERTAIN: "up to {most_lost} of the variety may be missing",
     Grade.PART: "the generator misses {lost} of the variety (by {metric})",
     Grade.NONE: "the generator covers almost none of the variety",
+}
+_COPIES = {
+    "near-copies": "More of the generated images are nearly identical to real images than chance explains",
+    "copying": "The generated images are nearer to the training images than other real images are",
 }
 
 
@@ -146,21 +130,31 @@ def interpret(result: Result) -> Interpretation:
     """A score in words. Fidelity needs precision; diversity needs recall or coverage."""
     fidelity, recall, coverage, is_stray = _shares(result)
     diversity = coverage if is_stray or recall is None else recall
-    codes = {item.code for item in result.notices}
-    judged = list(dict.fromkeys(share for share in (fidelity, diversity) if share is not None))
-    conditional = _conditional(result)
-    caveats = _caveats(judged, recall if is_stray else None, codes, copies=_has_many_copies(result))
-    if not judged and conditional:
-        return Interpretation(conditional[0], caveats, others=tuple(conditional[1:]))
+    judged = [share for share in (fidelity, diversity) if share is not None]
+    conditional, caveats = _conditional(result), list[str]()
+    if is_stray and recall is not None:
+        caveats.append(
+            f"Recall is {percent(recall.value)} of the value of a perfect generator, but coverage contradicts it: outlying "
+            "fakes have large balls, which contain reals that do not resemble them. The summary uses coverage."
+        )
+    if wide := [plain(share.metric) for share in judged if share.is_wide]:
+        caveats.append(
+            f"The interval of {' and '.join(wide)} is wide; score more images for a firm conclusion."
+        )
+    if not all(share.is_measured for share in judged):
+        caveats.append("Intervals were not computed; the summary allows for three binomial standard errors.")
+    if not judged:
+        return Interpretation("".join(conditional[:1]), caveats, others=conditional[1:])
     contradiction = _contradiction(result)
-    summary = " ".join(filter(None, [_copies(result), _summary(fidelity, diversity, codes), contradiction]))
-    shares = dict.fromkeys(share for share in (recall, diversity) if share is not None)
+    parts = [copies_of(result), _summary(result, fidelity, diversity), contradiction]
     return Interpretation(
-        summary,
+        " ".join(filter(None, parts)),
         caveats,
-        fidelity=() if fidelity is None else (_evidence(result, fidelity),),
-        diversity=tuple(_evidence(result, share) for share in shares),
-        others=tuple(text for text in conditional if not contradiction.endswith(text[1:])),
+        fidelity=[] if fidelity is None else [_evidence(result, fidelity)],
+        diversity=[
+            _evidence(result, share) for share in dict.fromkeys((recall, diversity)) if share is not None
+        ],
+        others=[text for text in conditional if not contradiction.endswith(text[1:])],
     )
 
 
@@ -176,35 +170,6 @@ def _shares(result: Result) -> tuple[Share | None, Share | None, Share | None, b
     return fidelity, recall, coverage, is_stray
 
 
-_COPIES = ("copied-reals", "near-copies", "copying")
-
-
-def _has_many_copies(result: Result) -> bool:
-    """Whether fakes copy reals, and not only so few that they hardly change a value."""
-    codes = {item.code for item in result.notices}
-    few = {"copied-reals"} if result.n_shared < SLACK * result.fake.n else set()
-    return bool(codes & {*_COPIES} - few)
-
-
-def _copies(result: Result) -> str:
-    """A sentence if the fakes copy reals, which gives high values that are not due to quality."""
-    codes = {item.code for item in result.notices}
-    count, total = result.n_shared, result.fake.n
-    if "copied-reals" in codes and count < SLACK * total:
-        copied = "is a copy of a real image" if count == 1 else "are copies of real images"
-        return f"{count:,} of {total:,} generated images {copied}."
-    if "copied-reals" in codes:
-        copied = f"{percent(count / total)} of the generated images are copies of real images"
-        return f"{copied}, so these values do not show quality."
-    if "near-copies" in codes:
-        copied = "More of the generated images are nearly identical to real images than chance explains"
-    elif "copying" in codes:
-        copied = "The generated images are nearer to the training images than other real images are"
-    else:
-        return ""
-    return f"{copied}, so high values may come from memorization."
-
-
 def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
     """The coverage of the good fakes alone if a perfect generator had made them; None if that is the null."""
     found = result.metrics.get(metrics.coverage.name)
@@ -215,11 +180,20 @@ def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
     return found.null * good / (1 - (1 + ratio) ** -found.k)
 
 
-def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -> str:
+def copies_of(result: Result) -> str:
+    """A sentence if so many fakes copy reals that high values are not due to quality."""
+    codes = {item.code for item in result.notices}
+    share = result.n_shared / result.fake.n
+    if "copied-reals" in codes and share >= SLACK:
+        return f"{percent(share)} of the generated images are copies of real images, so these values do not show quality."
+    found = next((text for code, text in _COPIES.items() if code in codes), "")
+    return found and f"{found}, so high values may come from memorization."
+
+
+def _summary(result: Result, fidelity: Share | None, diversity: Share | None) -> str:
+    codes = {item.code for item in result.notices}
     if "same-input" in codes:
         return "Both sets hold the same images, so these numbers do not describe a generator."
-    if fidelity is None and diversity is None:
-        return "These metrics measure the distance between the two sets. Precision and recall would separate fidelity and diversity."
     images, variety = (
         ""
         if share is None
@@ -228,71 +202,31 @@ def _summary(fidelity: Share | None, diversity: Share | None, codes: set[str]) -
         )
         for share, texts in ((fidelity, _FIDELITY), (diversity, _DIVERSITY))
     )
-    images = capital(images)
     if fidelity is None or diversity is None:
         missing = "fidelity" if fidelity is None else "diversity"
         return capital(f"{images}{variety}; {missing} was not scored.")
     if fidelity.grade is Grade.NONE and diversity.grade is not Grade.NONE:
-        return f"{images}; diversity therefore cannot be assessed."
-    if diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
-        return f"{images}; {variety}, except for some kinds of images that the generator leaves out."
-    if fidelity.grade is diversity.grade is Grade.WHOLE and not codes & {*_COPIES}:
-        return (
-            f"{images}; {variety}. Precision and recall do not distinguish the generator from a perfect one."
-        )
-    return f"{images}; {variety}."
+        variety = "diversity therefore cannot be assessed"
+    elif diversity.grade in (Grade.WHOLE, Grade.UNCERTAIN) and "missing-modes" in codes:
+        variety = "the generator leaves out some kinds of images"
+    elif fidelity.grade is diversity.grade is Grade.WHOLE and not codes & {"copied-reals", *_COPIES}:
+        variety += ". Precision and recall do not distinguish the generator from a perfect one"
+    return capital(f"{images}; {variety}.")
+
+
+def plain(name: str) -> str:
+    """The name of a metric as words."""
+    return name.replace("_", " ")
 
 
 def _evidence(result: Result, share: Share) -> str:
-    metric, name = result.metrics[share.metric], share.metric
-    if (raw := BALLS[name].calibrates) is not None:
-        word = "varied" if "diversity" in BALLS[name].meaning else "good"
-        ends = f"95 % interval {share.low:.2f} to {share.high:.2f}; " if share.is_measured else ""
-        found = result.metrics.get(raw)
-        values = (
-            ""
-            if found is None or found.null is None
-            else f" {capital(raw)} is {found.value:.3f}, and {found.null:.3f} for a perfect generator."
-        )
-        return f"{capital(plain(name))} is {metric.value:.2f} ({ends}1 is as {word} as real images).{values}"
-    ends = f" (95 % interval {percent(share.low)} to {percent(share.high)})" if share.is_measured else ""
+    """A value with its interval, and the value that a perfect generator would have."""
+    metric = result.metrics[share.metric]
     whole = metric.value / share.value if share.value else metric.null or 0.0
-    reference = "a perfect generator"
-    if metric.null is not None and abs(whole - metric.null) > 1e-9:
-        reference = "this number of good fakes"
-    return f"{capital(name)} is {metric.value:.3f}, {percent(share.value)} of the value of {reference}, {whole:.3f}{ends}."
-
-
-def _caveats(
-    judged: Sequence[Share], stray: Share | None, codes: set[str], *, copies: bool
-) -> tuple[str, ...]:
-    """Reasons to trust the summary less, the most important first.
-
-    `stray` is recall where coverage contradicts it, and `copies` means that many fakes copy reals.
-    """
-    if "same-input" in codes:
-        return ()
-    found = [
-        f"Not reliable: {text}" if copies and code in _COPIES else capital(text)
-        for code, text in _CAVEATS.items()
-        if code in codes
-    ]
-    if stray is not None:
-        found.append(
-            f"Recall is {percent(stray.value)} of the value of a perfect generator, but coverage contradicts it: outlying "
-            "fakes have large balls, which contain reals that do not resemble them. The summary uses coverage."
-        )
-    if wide := [plain(share.metric) for share in judged if share.is_wide]:
-        found.append(
-            f"The interval of {' and '.join(wide)} is wide; score more images for a firm conclusion."
-        )
-    if any(not share.is_measured for share in judged):
-        found.append("Intervals were not computed; the summary allows for three binomial standard errors.")
-    return tuple(found)
-
-
-_WORST_NAMED = 3
-_FAILS = 2 / 3  # of the best possible value
+    is_null = metric.null is not None and abs(whole - metric.null) <= 1e-9
+    reference = "a perfect generator" if is_null else "a perfect generator with this number of good fakes"
+    ends = "" if metric.interval is None else " (95 % interval {:.3f} to {:.3f})".format(*metric.interval)
+    return f"{capital(plain(share.metric))} is {metric.value:.3f}{ends}. That of {reference} is {whole:.3f}."
 
 
 def _conditional(result: Result) -> list[str]:
@@ -302,16 +236,9 @@ def _conditional(result: Result) -> list[str]:
         _ranked(result, "retrieval.r_precision", "images rank their own prompt"),
         _ranked(result, "retrieval.t2i_r_precision", "prompts rank their own image"),
     ]
-    recall, entities = result.metrics.get("entity.recall"), result.entities
-    if recall is not None:
-        rows = () if entities is None else entities.rows
-        worst = _worst([(row.entity, row.n_found / row.n_expected, 1.0) for row in rows if row.n_expected])
-        found.append(f"On average, {percent(recall.value)} of the expected entities are found{worst}.")
-    if entities is not None and entities.unreadable:
-        bad, total = len(entities.unreadable), entities.n_answers
-        found.append(f"{bad:,} of {total:,} answers could not be read and are excluded from all scores.")
-    pairs = result.reconstruction
-    if pairs is not None:
+    if (recall := result.metrics.get("entity.recall")) is not None:
+        found.append(f"On average, {percent(recall.value)} of the expected entities are found.")
+    if (pairs := result.reconstruction) is not None:
         shown = [f"{name.partition('.')[2]} is {number(each.value)}" for name, each in result.metrics.items()]
         found.append(f"For {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.")
     return [text for text in found if text]
@@ -320,8 +247,10 @@ def _conditional(result: Result) -> list[str]:
 def _contradiction(result: Result) -> str:
     """A sentence if the images do not match their labels or prompts, which a good summary would hide."""
     test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
-    if test is not None and test.null is not None and not _reaches(test, test.null):
-        return f"But a{_labels(result)[1:]}"
+    if test is not None and test.null is not None:
+        high = test.value if test.interval is None else test.interval[1]
+        if high < (1 - SLACK) * test.null:
+            return f"But a{_labels(result)[1:]}"
     if ranked is not None and _is_chance(ranked):
         return f"But {_ranked(result, 'retrieval.r_precision', 'images rank their own prompt')}"
     return ""
@@ -331,13 +260,10 @@ def _labels(result: Result) -> str:
     metric = result.metrics.get("label.gan_test") or result.metrics.get("label.accuracy")
     if metric is None:
         return ""
-    rows = () if result.labels is None else result.labels.rows
-    worst = _worst([(row.label, row.recall, row.null_recall) for row in rows])
     if metric.null is None:
-        return f"{percent(metric.value)} of the labels are correct{worst}."
-    worst = "" if _reaches(metric, metric.null) else worst
-    correct = f"{percent(metric.value)} of the fakes as requested, and {percent(metric.null)} of reals"
-    return f"A classifier of the reals labels {correct}{worst}."
+        return f"{percent(metric.value)} of the labels are correct."
+    shares = f"{percent(metric.value)} of the fakes as requested, and {percent(metric.null)} of reals"
+    return f"A classifier of the reals labels {shares}."
 
 
 def _ranked(result: Result, name: str, what: str) -> str:
@@ -349,72 +275,53 @@ def _ranked(result: Result, name: str, what: str) -> str:
     return f"{percent(metric.value)} of the {what} first among {metric.pool:,}{no_better}{chance}."
 
 
-def _reaches(metric: MetricValue, null: float) -> bool:
-    high = metric.value if metric.interval is None else metric.interval[1]
-    return high >= (1 - SLACK) * null
-
-
 def _is_chance(metric: MetricValue) -> bool:
     ends, chance = metric.interval, metric.chance
     return ends is not None and chance is not None and ends[0] <= chance <= ends[1]
 
 
-def _worst(shares: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """The worst of those that miss a third or more of their null; `shares` are sorted, the worst first."""
-    failing = [
-        f"{cut(name, 40)} ({percent(share)})"
-        for name, share, null in shares
-        if share is not None and share <= _FAILS * (1.0 if null is None else null)
-    ]
-    more = f" and {len(failing) - _WORST_NAMED:,} more" if len(failing) > _WORST_NAMED else ""
-    return f"; worst: {', '.join(failing[:_WORST_NAMED])}{more}" if failing else ""
+_MANY_TESTS = (
+    "Each difference has a separate 95 % interval. Without any true difference, about one in twenty would still appear "
+    "significant."
+)
 
 
 def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Interpretation:
     """A comparison of at least two results in words, with their ranking, if there is one."""
     first, *others = comparison.results
-    known = {
-        name: {metric: comparison.contrast(name, metric) for metric in comparison.metrics} for name in others
+    contrasts = {
+        name: [each for metric in comparison.metrics if (each := comparison.contrast(name, metric))]
+        for name in others
     }
-    found = {name: [each for each in known[name].values() if each is not None] for name in others}
-    lines = [_line(name, first, known[name]) for name in others]
+    changed = [
+        name for name in others if any(direction(each) in ("higher", "lower") for each in contrasts[name])
+    ]
     ranked = "" if ranking is None else ranking.summary
-    if ranking is not None and not any(ranked.startswith(each.name) for each in ranking.entries):
-        ranked = capital(ranked)  # names keep their case
-    changed = [name for name in others if any(direction(one) in ("higher", "lower") for one in found[name])]
-    best = "" if ranking is None else _quality_of(comparison, ranking.winner)
     if comparison.differences:
         summary = "These results were not scored alike, so their differences may come from the scoring."
     elif ranking is not None and ranking.has_bounds and len(others) > 1:
-        summary = f"{ranked} {best}".strip()
-    elif not any(found.values()):
+        summary = f"{ranked} {_quality_of(comparison, ranking.winner)}".strip()
+    elif not any(contrasts.values()):
         summary = "No interval of a difference is known, so no difference can be called significant."
-    elif len(lines) == 1:
-        summary = _better_of_two(comparison) or lines[0]
+    elif len(others) == 1 and (better := _better_of_two(comparison)):
+        summary = better
     elif not changed:
-        summary = f"None of the {len(lines)} other results is distinguishable from {first}."
+        summary = f"No other result is distinguishable from {first}."
     else:
         summary = f"Distinguishable from {first}: {listed(changed)}."
-    evidence = [line for line in [*lines, ranked] if line and line not in summary]
-    count = sum(map(len, found.values()))
-    if count > 1:
-        evidence.append(
-            f"Each of the {count} differences has a separate 95 % interval. Without any true difference, about one in "
-            "twenty would still appear significant."
-        )
-    copying = [name for name, result in comparison.results.items() if _has_many_copies(result)]
+    copying = [name for name, result in comparison.results.items() if copies_of(result)]
+    unpaired = [name for name in others if any(each.pairing == "unpaired" for each in contrasts[name])]
     caveats = []
     if copying and not comparison.differences:
         which = f"The values of {listed(copying)} are not reliable"
         summary = f"{which}: generated images are copies or near-copies of real images. {summary}"
-        caveats.append(f"Not reliable: {listed(copying)}, because of copies of reals.")
-    unpaired = [name for name in others if any(one.pairing == "unpaired" for one in found[name])]
     if unpaired and not comparison.differences:
         caveats.append(
             f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
             "reals does not cancel, so the intervals are wider."
         )
-    return Interpretation(summary, tuple(caveats), others=tuple(evidence))
+    lines = [*[ranked] * (ranked not in summary), *[_MANY_TESTS] * (sum(map(len, contrasts.values())) > 1)]
+    return Interpretation(summary, caveats, others=lines)
 
 
 _ASPECTS = {
@@ -459,35 +366,28 @@ def _quality_of(comparison: Comparison, name: str) -> str:
 def _better_of_two(comparison: Comparison) -> str:
     """Which of two results is better in fidelity and diversity, with the values of both; empty if no interval is known."""
     (first, one), (other, two) = comparison.results.items()
-    better: dict[str, list[str]] = {}
-    sentences, is_relative = [], False
+    better, alike, is_relative = dict[str, list[str]](), list[str](), False
     for label, metric in _aspects(comparison).items():
-        contrast, values = comparison.contrast(other, metric), (one.metrics[metric], two.metrics[metric])
+        values, contrast = (one.metrics[metric], two.metrics[metric]), comparison.contrast(other, metric)
         if contrast is None:
             continue
         is_relative |= all(value.relative is not None for value in values)
-        levels = [_level(value) for value in values]
-        pair = f"{label} ({levels[0]} and {levels[1]})"
-        match quality_of(metric, contrast, values[1], values[0]):
-            case "better":
-                better.setdefault(other, []).append(f"{label} ({levels[1]} against {levels[0]})")
-            case "worse":
-                better.setdefault(first, []).append(f"{label} ({levels[0]} against {levels[1]})")
-            case _ if direction(contrast) == "not distinguishable":
-                sentences.append(f"{first} and {other} are not distinguishable in {pair}.")
-            case _ if ALL_METRICS[metric].better == "at null":
-                sentences.append(f"{first} and {other} differ in {pair}.")
-            case _:
-                sentences.append(
-                    f"{first} and {other} both reach the {label} of a perfect generator ({levels[0]} and {levels[1]})."
-                )
-    parts = [
-        f"{name} {'has better values' if _has_many_copies(comparison.results[name]) else 'is better'} in {listed(which)}"
-        for name, which in better.items()
-    ]
-    if parts:
-        sentences.insert(0, f"{'; '.join(parts)}.")
-    return " ".join([*sentences, *[_SCALE] * is_relative])
+        levels = list(map(_level, values))
+        quality, pair = quality_of(metric, contrast, values[1], values[0]), " and ".join(levels)
+        if quality:
+            winner, ordered = (other, levels[::-1]) if quality == "better" else (first, levels)
+            better.setdefault(winner, []).append(f"{label} ({' against '.join(ordered)})")
+        elif direction(contrast) == "not distinguishable":
+            alike.append(f"{first} and {other} are not distinguishable in {label} ({pair}).")
+        elif ALL_METRICS[metric].better == "at null":
+            alike.append(f"{first} and {other} differ in {label} ({pair}).")
+        else:
+            alike.append(f"{first} and {other} both reach the {label} of a perfect generator ({pair}).")
+    verbs = {
+        name: "has better values" if copies_of(comparison.results[name]) else "is better" for name in better
+    }
+    parts = "; ".join(f"{name} {verbs[name]} in {listed(which)}" for name, which in better.items())
+    return " ".join([*[f"{parts}."] * bool(parts), *alike, *[_SCALE] * is_relative])
 
 
 def quality_of(metric: str, contrast: Difference | None, found: MetricValue, first: MetricValue) -> str:
@@ -508,17 +408,3 @@ def direction(contrast: Difference | None) -> str:
     if contrast.verdict == "not distinguishable":
         return contrast.verdict
     return "higher" if contrast.value > 0 else "lower"
-
-
-_ENDINGS = {"no interval": "without an interval"}
-
-
-def _line(name: str, first: str, contrasts: dict[str, Difference | None]) -> str:
-    """Another result compared with the first: the metrics by the direction of their difference."""
-    by_direction: dict[str, list[str]] = {
-        word: [] for word in ("higher", "lower", "not distinguishable", "no interval")
-    }
-    for metric, contrast in contrasts.items():
-        by_direction[direction(contrast)].append(metric)
-    parts = [f"{listed(each)} {_ENDINGS.get(word, word)}" for word, each in by_direction.items() if each]
-    return f"{name} against {first}: {'; '.join(parts)}."

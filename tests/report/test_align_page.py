@@ -56,7 +56,7 @@ def test_perfect_alignment_shows_no_failures():
     assert interpret(found.result).summary.startswith(
         "100 % of the images rank their own prompt first among 100"
     )
-    assert any(text.startswith("100 % of the prompts") for text in interpret(found.result).evidence)
+    assert any(text.startswith("100 % of the prompts") for text in interpret(found.result).others)
     assert "another prompt" not in result_text(found.result)
 
 
