@@ -55,13 +55,9 @@ class FoundModes:
         return names[row] if names else f"row {row}"
 
     @property
-    def summary(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, str]:
         """A sentence about missed modes and one about invented modes."""
-        found = self.modes
-        return (
-            _sentence("missed", "reals", "not covered by any fake", found.missed),
-            _sentence("invented", "fakes", "outside the real manifold", found.invented),
-        )
+        return sentences_of(self.modes)
 
     def __str__(self) -> str:
         """The summary, then a line for each notice."""
@@ -178,6 +174,14 @@ def _embedded(
 
 def _report(progress: StageProgress, done: int, total: int) -> None:
     progress("neighbors", 100 * done // max(total, 1), 100)
+
+
+def sentences_of(modes: Modes) -> tuple[str, str]:
+    """A sentence about missed modes and one about invented modes."""
+    return (
+        _sentence("missed", "reals", "not covered by any fake", modes.missed),
+        _sentence("invented", "fakes", "outside the real manifold", modes.invented),
+    )
 
 
 def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:

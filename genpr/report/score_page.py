@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import torch
 
     from genpr.conditional.align import Aligned
+    from genpr.evaluation.reconstruction import Reconstructed
     from genpr.features.options import StageProgress
 
 _DASH = "–"
@@ -201,7 +202,7 @@ def evidence_report(
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)
         least, most = selections.select_by_realism(evidence)
         chosen = [*selections.select_mislabeled(evidence), *modes, least]
-        chosen += [selections.select_likely_copies(evidence), most, selections.select_repeats(evidence)]
+        chosen += [selections.select_likely_copies(evidence), most]
         galleries = load_images(pictures, chosen)
     return html_report(evidence.result, galleries, classes=evidence.classes)
 
@@ -236,3 +237,19 @@ def align_report(
         chosen += [] if copies is None else [selections.select_copies(names, copies)]
         galleries = load_images(pictures, chosen)
     return html_report(aligned.result, galleries)
+
+
+def reconstruction_report(
+    found: Reconstructed, real: object, fake: object, *, policy: DecodePolicy | None = None
+) -> str:
+    """Metrics of pairs as one self-contained page, with the worst pairs by each metric.
+
+    `real` and `fake` are the sources of the originals and of the reconstructions.
+    """
+    roles: tuple[Role, Role] = ("real", "fake")
+    sources: dict[Role, tuple[object, Sequence[str], Any]] = {
+        role: (source, side.names, None if side.identities is None else side.identities.numpy())
+        for role, source, side in zip(roles, (real, fake), found.sources, strict=True)
+    }
+    chosen = [selections.select_worst_pairs(found, metric) for metric in found.values]
+    return html_report(found.result, load_images(open_pictures(sources, policy), chosen))

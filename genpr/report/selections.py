@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from genpr.evaluation.labels import Label
-from genpr.evaluation.modes import FoundModes
+from genpr.evaluation.modes import sentences_of
 from genpr.evaluation.per_image import PerImageScores
+from genpr.evaluation.reconstruction_options import FAMILY
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.blocks import Blocks
 from genpr.metrics.modes import MIN_IMAGES, modes_of
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.page import Gallery, ImageRef, Picture, Role
-from genpr.report.text import capital, percent, shown
+from genpr.report.text import capital, number, percent, shown
 
 if TYPE_CHECKING:
     from genpr.conditional.align import Aligned, Copies
+    from genpr.evaluation.reconstruction import Reconstructed
     from genpr.features.options import StageProgress
     from genpr.metrics.modes import ModeCluster
 
@@ -31,7 +30,6 @@ KnownLabels = Sequence[Label] | None
 """The class of each image, None for images without one; None if no classes are known."""
 
 _REALISM = 24  # pictures of the least and of the most realistic fakes
-_REPEATS = 12
 
 
 def _with_nearest(
@@ -68,37 +66,6 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
         Gallery("Least realistic fakes", edge, _with_nearest_reals(scores, least, "realism ", realism)),
         Gallery("Most realistic fakes", near, _with_nearest_reals(scores, most, "realism ", realism)),
     ]
-
-
-def select_repeats(scores: PerImageScores) -> Gallery:
-    """The first of each group of equal images in a set, the largest group first."""
-    sets: tuple[tuple[Role, Sequence[str], Tensor], ...] = (
-        ("fake", scores.fake.names, scores.sides[1].features),
-        ("real", scores.real.names, scores.sides[0].features),
-    )
-    pictures, sentences, more = [], [], 0
-    for role, names, features in sets:
-        groups = repeats(features)
-        count = sum(len(rows) - 1 for rows in groups)
-        sentences.append(f"{count:,} of {len(features):,} {role}s are duplicates of another {role}")
-        for rows in groups[:_REPEATS]:
-            caption = f"{names[rows[0]]}: {len(rows):,} times"
-            pictures.append(Picture((role, rows[0]), caption, group=f"Among the {role}s"))
-        more += max(0, len(groups) - _REPEATS)
-    sentence = f"{', and '.join(sentences)}: their features are bit-identical."
-    return Gallery("Duplicates", sentence, tuple(pictures), more)
-
-
-def repeats(features: Tensor) -> list[list[int]]:
-    """Groups of equal rows, the largest first, then by their first row."""
-    groups: dict[bytes, list[int]] = defaultdict(list)
-    row = 0
-    for block in Blocks(features, torch.device("cpu")):
-        for each in block.numpy() + 0.0:  # so that -0 is 0
-            groups[hashlib.blake2b(each.tobytes(), digest_size=16).digest()].append(row)
-            row += 1
-    found = [rows for rows in groups.values() if len(rows) > 1]
-    return sorted(found, key=lambda rows: (-len(rows), rows[0]))
 
 
 _GROUPS, _IN_GROUP = 6, 8
@@ -146,63 +113,44 @@ def select_modes(
     Without a significant missed mode, single reals that are farthest from any fake are shown. `labels` has the class of each
     real and of each fake; `progress` is called with "kinds" and percent.
     """
-    found = _modes(scores, labels, device, progress)
-    missed, invented = ((), ()) if found is None else (found.modes.missed, found.modes.invented)
-    summaries = _mode_summaries(found, scores)
-    uncovered = _of_modes("real", missed, scores.real.names, "not covered by any fake")
+    (reals, fakes), real, fake = scores.sides, scores.real, scores.fake
+    uncovered_k, outside_k = scores.k[coverage.name], scores.k[precision.name]
+    sentences = [
+        f"{1 - real.covered.mean():.1%} of the reals are not covered by any fake.",
+        f"{1 - fake.inside.mean():.1%} of the fakes are outside the real manifold.",
+    ]
+    uncovered: tuple[Picture, ...] = ()
+    outside: tuple[Picture, ...] = ()
+    if min(len(reals), len(fakes)) < max(MIN_IMAGES, uncovered_k + 1, outside_k + 1):
+        sentences = [
+            f"{text} Finding modes needs at least {MIN_IMAGES} images of each set." for text in sentences
+        ]
+    else:
+        modes = modes_of(
+            reals.features,
+            fakes.features,
+            uncovered_k=uncovered_k,
+            outside_k=outside_k,
+            real_labels=labels[0],
+            fake_labels=labels[1],
+            most=_MAX_IMAGES,
+            seed=scores.result.seed,
+            device=device,
+            progress=progress and (lambda done, total: progress("kinds", 100 * done // max(total, 1), 100)),
+        )
+        found = zip(sentences, sentences_of(modes), strict=True)
+        sentences = [f"{text} {capital(sentence)}." for text, sentence in found]
+        uncovered = _of_modes("real", modes.missed, real.names, "not covered by any fake")
+        outside = _of_modes("fake", modes.invented, fake.names, "outside the real manifold")
     if not uncovered:
         uncovered = _farthest(scores)
-        summaries[0] += (
+        sentences[0] += (
             " Shown are the reals that are farthest from any fake, relative to the radius of their ball."
         )
-    outside = _of_modes("fake", invented, scores.fake.names, "outside the real manifold")
     return [
-        Gallery("Missed modes: real images that no fake covers", summaries[0], uncovered),
-        Gallery("Invented modes: fakes outside the real manifold", summaries[1], outside),
+        Gallery("Missed modes: real images that no fake covers", sentences[0], uncovered),
+        Gallery("Invented modes: fakes outside the real manifold", sentences[1], outside),
     ]
-
-
-def _modes(
-    scores: PerImageScores,
-    labels: tuple[KnownLabels, KnownLabels],
-    device: torch.device | str,
-    progress: StageProgress | None,
-) -> FoundModes | None:
-    """The modes of both sets; None with too few images."""
-    (reals, fakes), uncovered_k, outside_k = scores.sides, scores.k[coverage.name], scores.k[precision.name]
-    if min(len(reals), len(fakes)) < max(MIN_IMAGES, uncovered_k + 1, outside_k + 1):
-        return None
-
-    def report(done: int, total: int) -> None:
-        if progress is not None:
-            progress("kinds", 100 * done // max(total, 1), 100)
-
-    modes = modes_of(
-        reals.features,
-        fakes.features,
-        uncovered_k=uncovered_k,
-        outside_k=outside_k,
-        real_labels=labels[0],
-        fake_labels=labels[1],
-        most=_MAX_IMAGES,
-        seed=scores.result.seed,
-        device=device,
-        progress=report,
-    )
-    info = fakes.extractor or reals.extractor
-    return FoundModes(modes, reals.source, fakes.source, reals.names, fakes.names, info, ())
-
-
-def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[str]:
-    """A sentence about missed modes and one about invented modes."""
-    shares = [
-        f"{1 - scores.real.covered.mean():.1%} of the reals are not covered by any fake",
-        f"{1 - scores.fake.inside.mean():.1%} of the fakes are outside the real manifold",
-    ]
-    if found is None:
-        needed = f"finding modes needs at least {MIN_IMAGES} images of each set."
-        return [f"{share}; {needed}" for share in shares]
-    return [f"{share}. {capital(sentence)}." for share, sentence in zip(shares, found.summary, strict=True)]
 
 
 def _of_modes(
@@ -210,12 +158,12 @@ def _of_modes(
 ) -> tuple[Picture, ...]:
     """Representative images of each significant mode under a heading with its counts and classes."""
     pictures = []
-    for number, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
+    for index, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
         classes = ", ".join(f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3])
         counts = (
             f"{cluster.flagged:,} of {cluster.size:,} {role}s are {what} ({cluster.expected:,.0f} expected)"
         )
-        group = f"Mode {number}: {'; '.join(filter(None, [counts, classes]))}"
+        group = f"Mode {index}: {'; '.join(filter(None, [counts, classes]))}"
         pictures += [Picture((role, row), names[row], group=group) for row in cluster.rows[:_PER_MODE]]
     return tuple(pictures)
 
@@ -286,6 +234,28 @@ def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
     )
     more = max(0, above - len(pictures))
     return Gallery("Images most similar to training images", sentence, tuple(pictures), more)
+
+
+_WORST = 24
+
+
+def select_worst_pairs(found: Reconstructed, metric: str) -> Gallery:
+    """The worst pairs of originals and reconstructions by one metric."""
+    values, (real, fake) = found.values[metric], found.sources
+    sign = 1 if ALL_METRICS[FAMILY + metric].better == "higher" else -1
+    pictures = [
+        Picture(
+            ("real", row),
+            f"{real.name_of(row)}: {metric} {number(float(values[row]))}",
+            ("fake", row),
+            f"its reconstruction {fake.name_of(row)}",
+        )
+        for row in np.argsort(sign * values, kind="stable")[:_WORST].tolist()
+    ]
+    sentence = (
+        f"Each original (left) with its reconstruction (right), the worst of {len(values):,} pairs first."
+    )
+    return Gallery(f"Worst pairs by {metric}", sentence, tuple(pictures))
 
 
 _LIKELY = 24

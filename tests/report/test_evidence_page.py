@@ -37,9 +37,8 @@ TITLES = [
     "Least realistic fakes",
     "Fakes nearest to real images",
     "Most realistic fakes",
-    "Duplicates",
 ]
-N, COPIES, REPEATED = 160, {9: 10, 19: 31, 29: 52}, {33: 3}
+N, COPIES = 160, {9: 10, 19: 31, 29: 52}
 NOISE = list(range(0, N, 20))
 
 
@@ -63,8 +62,6 @@ def sides():
     fake[NOISE] = np.random.default_rng(0).integers(0, 256, fake[NOISE].shape, dtype=np.uint8)
     for row, of in COPIES.items():
         fake[row] = real[of] * 0.96  # a little darker
-    for row, of in REPEATED.items():
-        fake[row] = fake[of]
     return kinds, real, fake
 
 

@@ -12,11 +12,9 @@ from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report.page import Picture
 from genpr.report.selections import (
-    repeats,
     select_by_realism,
     select_likely_copies,
     select_modes,
-    select_repeats,
 )
 
 KS = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
@@ -86,34 +84,6 @@ def test_no_fake_is_in_both_selections_by_realism(count, least, most):
     found = [rows(each) for each in select_by_realism(made(4, count, fake={"realism": values}))]
     order = np.argsort(values).tolist()
     assert found == [order[:least], order[::-1][:most]]
-
-
-ROWS = [[1, 2], [0, 0], [3, 3], [1, 2], [-0.0, 0], [3, 3], [0, -0.0], [9, 9], [2, 1]]
-
-
-def test_equal_rows_are_found_regardless_of_the_sign_of_zero():
-    tensor = torch.tensor(ROWS, dtype=torch.float32)
-    assert repeats(tensor) == repeats(tensor.double()) == [[1, 4, 6], [0, 3], [2, 5]]
-    assert repeats(tensor[-3:]) == []
-    many = torch.arange(20_000).remainder(19_997).float()[:, None].expand(-1, 300)
-    assert repeats(many) == [[0, 19_997], [1, 19_998], [2, 19_999]]  # over several blocks
-
-
-def test_repeats_of_both_sets_are_below_their_headings():
-    real = [[1, 2], [5, 5], [5, 5], [8, 8]]
-    found = select_repeats(made(4, 9, sides=(real, ROWS)))
-    assert found.pictures == (
-        Picture(("fake", 1), "f1: 3 times", group="Among the fakes"),
-        Picture(("fake", 0), "f0: 2 times", group="Among the fakes"),
-        Picture(("fake", 2), "f2: 2 times", group="Among the fakes"),
-        Picture(("real", 1), "r1: 2 times", group="Among the reals"),
-    )
-    assert "4 of 9 fakes" in found.sentence
-    assert "1 of 4 reals" in found.sentence
-    twice = [[row, row] for row in range(15) for _ in range(2)]
-    many = select_repeats(made(30, 26, sides=(twice, twice[:26])))
-    assert rows(many)[:12] == list(range(0, 24, 2))
-    assert (len(many.pictures), many.more) == (24, 1 + 3)
 
 
 def test_most_likely_copies_are_first():
