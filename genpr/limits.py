@@ -24,13 +24,13 @@ UNPACKED_RATIO = 200
 STREAMED_RATIO = 1032
 """The same for data that are processed in small pieces: the maximum of deflate, which black images in an .npz file reach."""
 
-TEXT_BYTES = 2**28
+TEXT_BYTES = 2**27
 """Maximum size of a text file: 2.5 million lines of a hundred characters, five times the dataset.json of ImageNet."""
 
-ARCHIVED_TEXT_BYTES = 2**27
+ARCHIVED_TEXT_BYTES = 2**26
 """Maximum size of a text in an archive, which may be compressed by a factor of 200."""
 
-RESULT_BYTES = 2**27
+RESULT_BYTES = 2**26
 """Maximum size of a file of results: thousands of results with all replicates."""
 
 SMALL_TEXT_BYTES = 2**24
