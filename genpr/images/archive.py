@@ -20,15 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import IO
 
 from genpr.errors import DataError, GenprError, ImageError, short
 from genpr.images.formats import START
 from genpr.images.item import (
-    IndexedSource,
-    Item,
+    MemberSource,
     SourceLabels,
     check_encoded_size,
     count_suffixes,
@@ -116,40 +115,20 @@ def open_member(
     return archive.open(info)
 
 
-@dataclass(frozen=True)
-class ZipSource(IndexedSource):
-    """The images of a zip archive, ordered by the bytes of their names; equal names in archive order.
+def open_zip(path: Path, name: str) -> MemberSource[zipfile.ZipInfo]:
+    """List the images of a zip archive from its central directory, and the first bytes of members of unknown suffix.
 
-    Each read opens its own member of one shared `ZipFile`, which serializes file access with its own lock.
+    They are ordered by the bytes of their names; equal names in archive order. Each read opens its own member of one shared
+    `ZipFile`, which serializes file access with its own lock.
     """
-
-    name: str
-    archive: zipfile.ZipFile
-    members: tuple[zipfile.ZipInfo, ...]
-    passed_over: dict[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        member = self.members[index]
-        return Item(member.filename, partial(_read_from_zip, self.archive, member))
-
-    def names(self) -> Iterator[str]:
-        """Names of the members."""
-        return (member.filename for member in self.members)
-
-
-def open_zip(path: Path, name: str) -> ZipSource:
-    """List the images of a zip archive from its central directory, and the first bytes of members of unknown suffix."""
     with reraise_corrupt(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
-    others = Counter[str]()
-    files = _regular_members(archive, others)
-    images = filter_images(files, attrgetter("filename"), partial(_start_in_zip, archive), name, others)
+    others, name_of = Counter[str](), attrgetter("filename")
+    images = filter_images(
+        _regular_members(archive, others), name_of, partial(_start_in_zip, archive), name, others
+    )
     ordered = sorted(images, key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
-    return ZipSource(name, archive, tuple(ordered), count_suffixes(others))
+    return MemberSource(name, ordered, name_of, partial(_read_from_zip, archive), count_suffixes(others))
 
 
 def _regular_members(archive: zipfile.ZipFile, others: Counter[str]) -> Iterator[zipfile.ZipInfo]:
@@ -330,28 +309,10 @@ class MemberTable:
 
 
 @dataclass(frozen=True)
-class TarSource(IndexedSource):
-    """The images of a tar archive, ordered by the bytes of their names; equal names in archive order.
+class TarSource(MemberSource[tuple[str, int, int]]):
+    """The images of a tar archive, ordered by the bytes of their names; equal names in archive order."""
 
-    Each read opens the file again, so that threads share nothing.
-    """
-
-    name: str
-    path: Path
-    members: MemberTable
-    passed_over: dict[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        name, offset, size = self.members[index]
-        return Item(name, partial(_read_from_tar, self.path, name, offset, size))
-
-    def names(self) -> Iterator[str]:
-        """Names of the members."""
-        return (self.members[index][0] for index in range(len(self)))
+    path: Path = field(kw_only=True)
 
     def source_labels(self) -> SourceLabels | None:
         """The labels of WebDataset samples: the `.cls` file beside each image, else the only one of its key."""
@@ -405,7 +366,8 @@ def open_tar(path: Path, name: str) -> TarSource:
         for member in filter_images(files, lambda each: _text(each[0]), start_of, name, others):
             images.add(*member)
     images.sort()
-    return TarSource(name, path, images, count_suffixes(others))
+    read = partial(_read_from_tar, path)
+    return TarSource(name, images, itemgetter(0), read, count_suffixes(others), path=path)
 
 
 def _start_in_tar(file: IO[bytes], member: tuple[bytes, int, int]) -> bytes:
@@ -424,7 +386,8 @@ def _opened_tar(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
+def _read_from_tar(path: Path, member: tuple[str, int, int]) -> bytes:
+    name, offset, size = member
     check_encoded_size(name, size)
     try:
         with open_regular(path) as file:

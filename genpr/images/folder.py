@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.archive import reraise_corrupt
 from genpr.images.formats import START, image_format
 from genpr.images.item import (
-    IndexedSource,
-    Item,
+    MemberSource,
     check_encoded_size,
     count_suffixes,
     filter_images,
@@ -30,26 +28,13 @@ _are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class FileSource(IndexedSource):
-    """Image files below `root` or from a list; a missing file is an unreadable image."""
+class FileSource(MemberSource[str]):
+    """Image files at paths relative to `root`; a missing file is an unreadable image."""
 
-    name: str
-    root: Path
-    paths: tuple[str, ...]
-    passed_over: dict[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        path = self.paths[index]
-        return Item(path, partial(read_file, self.root, path))
-
-    def names(self) -> Iterator[str]:
-        """The paths."""
-        return iter(self.paths)
+    def __init__(
+        self, name: str, root: Path, paths: Sequence[str], passed_over: dict[str, int] | None = None
+    ) -> None:
+        super().__init__(name, paths, str, partial(read_file, root), passed_over or {})
 
 
 def open_folder(root: Path, name: str) -> FileSource:

@@ -12,11 +12,11 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ _HINTS = {
 }
 _MOST_SUFFIXES, _LONGEST_SUFFIX = 20, 16  # of the files passed over
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,37 @@ class IndexedSource(ImageSource):
     def names(self) -> Iterator[str]:
         """Names made of indices."""
         return (f"[{index}]" for index in range(len(self)))
+
+
+class Table(Protocol[T_co]):
+    """Entries by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> T_co: ...
+
+
+@dataclass(frozen=True)
+class MemberSource(IndexedSource, Generic[T]):
+    """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
+
+    name: str
+    members: Table[T]
+    name_of: Callable[[T], str]
+    read: Callable[[T], bytes]
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def item(self, index: int) -> Item:
+        """The image at an index."""
+        member = self.members[index]
+        return Item(self.name_of(member), partial(self.read, member))
+
+    def names(self) -> Iterator[str]:
+        """Names of the members."""
+        return map(self.name_of, map(self.members.__getitem__, range(len(self))))
 
 
 def known_length(source: ImageSource) -> int | None:
