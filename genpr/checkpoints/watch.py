@@ -22,6 +22,7 @@ from genpr.distributed import check_seconds
 from genpr.errors import DataError, ResourceError, UsageError, some
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
+from genpr.images.formats import ARRAY_SUFFIXES, SHARD_SUFFIXES
 from genpr.storage import check_outside
 from genpr.validation import check_count
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 SourceOf = Callable[[Path], object]
 """From a path to a source for `Evaluator.score`, or None if it is not a sample; called at every poll."""
 
-SAMPLE_SUFFIXES = (".zip", ".tar", ".npz", ".npy", ".safetensors", ".parquet")
+SAMPLE_SUFFIXES = (*SHARD_SUFFIXES, *ARRAY_SUFFIXES, ".safetensors")
 _RETRY_S = 600.0  # after a failure, until an unchanged source is tried again
 
 

@@ -20,8 +20,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
+from genpr.images.formats import SHARD_SUFFIXES
 from genpr.images.item import (
-    SHARD_SUFFIXES,
     ConcatSource,
     ImageSource,
     known_length,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, some
 from genpr.images.archive import open_member, open_npz, reraise_corrupt
+from genpr.images.formats import ARRAY_SUFFIXES
 from genpr.images.item import IndexedSource, Item
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
@@ -278,7 +279,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
 
 def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for other or corrupt files."""
-    if path.suffix.lower() not in {".npy", ".npz"}:
+    if path.suffix.lower() not in ARRAY_SUFFIXES:
         return None
     try:
         with _opened(path, is_any=True) as (file, _):

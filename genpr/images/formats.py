@@ -8,36 +8,27 @@ archive are images.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 from zlib import crc32
 
-_ACCEPTED: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"GIF87a", "GIF"),
-    (b"GIF89a", "GIF"),
-    (b"II*\0", "TIFF"),  # not BigTIFF, which Pillow and libtiff read differently
-    (b"MM\0*", "TIFF"),
+SHARD_SUFFIXES = (".zip", ".tar", ".parquet")
+"""Suffixes of containers whose names do not show their content."""
+ARRAY_SUFFIXES = (".npy", ".npz")
+
+# The formats that are read, with their first bytes as a regular expression; not BigTIFF, which Pillow and libtiff read
+# differently. Text can begin as PNM or BMP do, such as a list of files in "P1/" or "BM/".
+_READ = (
+    ("PNG", rb"\x89PNG\r\n\x1a\n"),
+    ("JPEG", rb"\xff\xd8\xff"),
+    ("GIF", rb"GIF8[79]a"),
+    ("TIFF", rb"II\*\0|MM\0\*"),
+    ("WEBP", rb"RIFF.{4}WEBP"),
+    ("BMP", rb"BM.{12}.\0\0\0"),  # then the size of the second header
+    ("PPM", rb"P[1-6Ff][\s#]"),
 )
-READABLE_SUFFIXES = (
-    *(
-        ".apng",
-        ".avif",
-        ".avifs",
-        ".bmp",
-        ".gif",
-        ".jfif",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".mpo",
-        ".pbm",
-        ".pfm",
-        ".pgm",
-    ),
-    *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
-)
+_SUFFIXES = "apng avif avifs bmp gif jfif jpe jpeg jpg mpo pbm pfm pgm png pnm ppm tif tiff webp"
+READABLE_SUFFIXES = tuple(f".{suffix}" for suffix in _SUFFIXES.split())
 _CAMERA_RAW = "camera raw"
 # Other formats: name, suffixes, and the first bytes as a regular expression. The suffixes are those of all image types of IANA,
 # Apache and Debian, and of common programs for photographs, textures and paintings. Many share the signature of TIFF or zip.
@@ -129,8 +120,6 @@ UNREAD_FORMATS: tuple[tuple[str, str, bytes], ...] = (
     ("XWD", "xwd", rb"\0\0.{2}\0\0\0\x07\0\0\0[\0-\2]"),
 )
 _UNREAD = {f".{suffix}": name for name, suffixes, _ in UNREAD_FORMATS for suffix in suffixes.split()}
-_SIGNED = [(name, signature) for name, _, signature in UNREAD_FORMATS if signature]
-_SIGNATURES = re.compile(b"|".join(b"(%s)" % signature for _, signature in _SIGNED), re.DOTALL)
 IMAGE_SUFFIXES = frozenset((*READABLE_SUFFIXES, *_UNREAD))
 # The first bytes of files with these suffixes are not read.
 _OTHERS = """
@@ -143,9 +132,6 @@ OTHER_SUFFIXES = frozenset(f".{suffix}" for suffix in _OTHERS.split())
 START = 2048
 """Bytes of a file that show its format."""
 _UNREADABLE = "image-unreadable"
-# Text can begin in the same way, such as a list of files in "P1/" or "BM/".
-_PNM = re.compile(rb"P[1-6Ff][\s#]")
-_BMP = re.compile(rb"BM.{12}.\0\0\0", re.DOTALL)  # then the size of the second header
 
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many pieces. Image files have
 # dozens of pieces, and at most one per few hundred bytes of pixels.
@@ -185,20 +171,21 @@ class TooManyPiecesError(Exception):
         super().__init__(reason)
 
 
+def _patterns(signatures: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, re.Pattern[bytes]], ...]:
+    return tuple((name, re.compile(signature, re.DOTALL)) for name, signature in signatures)
+
+
+_ACCEPTED = _patterns(_READ)
+_OTHER = _patterns((name, signature) for name, _, signature in UNREAD_FORMATS if signature)
+
+
 def image_format(data: bytes) -> str | None:
     """Name of the accepted format of a file ("PNG", "JPEG", ...), or `None`."""
-    for magic, name in _ACCEPTED:
-        if data.startswith(magic):
-            return name
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "WEBP"
     if data[4:8] == b"ftyp":  # the major and the compatible brands of the ISO media family
         size = min(int.from_bytes(data[:4], "big"), 256)
         brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
         return "AVIF" if brands & {b"avif", b"avis"} else None
-    if _BMP.match(data):
-        return "BMP"
-    return "PPM" if _PNM.match(data) else None
+    return next((name for name, pattern in _ACCEPTED if pattern.match(data)), None)
 
 
 def codec_name(data: bytes) -> str | None:
@@ -214,9 +201,8 @@ def image_suffix(name: str) -> str:
 
 def unread_format(data: bytes) -> str | None:
     """Name of the format of an image that genpr does not read, by its first bytes."""
-    if match := _SIGNATURES.match(data[:START]):
-        return _SIGNED[(match.lastindex or 0) - 1][0]
-    return "TGA" if data.endswith(b"TRUEVISION-XFILE.\0") else None
+    found = next((name for name, pattern in _OTHER if pattern.match(data[:START])), None)
+    return found or ("TGA" if data.endswith(b"TRUEVISION-XFILE.\0") else None)
 
 
 def is_image_start(start: bytes) -> bool:

@@ -27,6 +27,7 @@ from genpr.images.formats import (
     IMAGE_SUFFIXES,
     OTHER_SUFFIXES,
     READABLE_SUFFIXES,
+    SHARD_SUFFIXES,
     image_suffix,
     is_image_start,
 )
@@ -35,8 +36,6 @@ from genpr.notices import Notice
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SHARD_SUFFIXES = (".zip", ".tar", ".parquet")
-"""Suffixes of containers whose names do not show their content."""
 MAX_ENCODED_BYTES = 2**30
 """Maximum size of an image file, which is held in memory while it is decoded."""
 
@@ -45,11 +44,12 @@ ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
-_IN_CONTAINERS = "to read images inside of them, add '*{0}' to the folder, in quotes"
 _HINTS = {
     ".npy": "arrays such as latents of a data set are not pixels: decode them first",
     ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
-    **{suffix: _IN_CONTAINERS.format(suffix) for suffix in (".tar", ".zip", ".npz")},
+} | {
+    suffix: f"to read images inside of them, add '*{suffix}' to the folder, in quotes"
+    for suffix in (*SHARD_SUFFIXES, ".npz")
 }
 _MOST_SUFFIXES, _LONGEST_SUFFIX = 20, 16  # of the files passed over
 T = TypeVar("T")

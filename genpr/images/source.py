@@ -19,6 +19,7 @@ from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import FileSource, open_folder, open_list, read_start
+from genpr.images.formats import ARRAY_SUFFIXES
 from genpr.images.item import (
     ImageSource,
     Item,
@@ -35,8 +36,7 @@ _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
     ".zip": open_zip,
     ".tar": open_tar,
-    ".npz": open_array_file,
-    ".npy": open_array_file,
+    **dict.fromkeys(ARRAY_SUFFIXES, open_array_file),
     ".txt": open_list,
 }
 _COMPRESSED_SUFFIXES = {".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".zst"}
