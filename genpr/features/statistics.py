@@ -367,8 +367,8 @@ def provenance_of(statistics: ReferenceStatistics) -> dict[str, Any]:
 
 def _of_pickle(content: object) -> tuple[Iterator[FeatureMoments], dict[str, Any]]:
     """The moments in a dict or in its nested dicts, and the recorded number of images."""
-    if not isinstance(content, dict):
-        raise TypeError(f"expected a dict of statistics, found {type(content).__name__}")
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise TypeError(f"expected a dict of statistics by name, found {type(content).__name__}")
     parts = {"": content, **content}
     means = {key: _main_of(part) for key, part in parts.items() if isinstance(part, dict)}
     if not any(means.values()):

@@ -262,7 +262,6 @@ HOSTILE = {
     "too few bytes": array_of((2,), DTYPE, bytes(8)),
     "too many bytes": array_of((2,), DTYPE, bytes(24)),
     "a huge shape": array_of((2**31 - 1, 2**31 - 1), DTYPE, bytes(8)),
-    "many axes": array_of((1,) * 40, DTYPE, bytes(8)),
     "a dtype that is none": array_of((1,), b"N", bytes(8)),
     "laughs": laughs(),
     "a memo of nothing": b"\x80\3h\7.",
@@ -270,7 +269,6 @@ HOSTILE = {
     "an empty stack": b"\x80\3.",
     "a mark in place of a value": b"\x80\3(.",
     "items without a dict": b"\x80\3K\1K\2s.",
-    "deep": pickle.dumps(nested(), 4),
     "many opcodes": pickle.dumps({str(number): 0 for number in range(60_000)}, 4),
     "a length of 2^62": b"\x80\4\x8e" + (2**62).to_bytes(8, "little") + b"x.",
     "bytes after its end": pickle.dumps(EDM2, 4) + b"\n",
@@ -280,6 +278,9 @@ HOSTILE = {
 
 
 WRONG = {
+    "many axes": array_of((1,) * 40, DTYPE, bytes(8)),
+    "deep": pickle.dumps(nested(), 4),
+    "keys that are no texts": pickle.dumps({1: EDM2["fid"], "mu": MU}, 4),
     "the name of a type": b"\x80\3cnumpy\nndarray\n.",
     "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),
     "nothing": pickle.dumps({"fid": 1}, 4),
