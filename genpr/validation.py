@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CHUNK_ELEMENTS = 2**22
 _EXACT = 2**24  # float32 represents all integers up to here
 _KEY_COLUMNS = 16
+_ASYMMETRY = 1e-6  # of the largest entry; covariances of other tools, in float32, have rounding errors
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -174,6 +175,21 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
         remedy = "use more images" + " or a smaller k" * (k > 1)
         text = f"{name} needs {why}, found {len(features)}; {remedy}"
         raise FeatureError(text, code="too-few")
+
+
+def check_moments(mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> None:
+    """Raise a ValueError for what cannot be the mean (d,) and the covariance (d, d) of features."""
+    if mean.ndim != 1 or not len(mean) or covariance.shape != mean.shape * 2:
+        raise ValueError(f"the shapes must be (d,) and (d, d), not {mean.shape} and {covariance.shape}")
+    if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
+        raise ValueError("some values are NaN or infinite")
+    allowed = _ASYMMETRY * float(np.abs(covariance).max())
+    with np.errstate(over="ignore"):
+        skew = np.abs(covariance - covariance.T).max()
+    if skew > allowed:
+        raise ValueError(f"the covariance must be symmetric, but entries differ by up to {skew:.3g}")
+    if covariance.diagonal().min() < -allowed:
+        raise ValueError("a variance is negative")
 
 
 def check_k(k: object) -> int:

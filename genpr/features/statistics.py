@@ -33,6 +33,7 @@ from genpr.images.arrays import Header, read_array
 from genpr.images.paths import check_exists
 from genpr.limits import parse_json, read_bytes
 from genpr.storage import check_output, from_dict, open_regular, place_of
+from genpr.validation import check_moments
 
 Floats = NDArray[np.float64]
 PROVENANCE = "genpr"
@@ -48,7 +49,6 @@ _PICKLED = {
 }
 _PROVENANCE_BYTES_MAX = 2**18
 _NAME_MAX = 5000  # characters of the name of an extractor, which may be a path
-_ASYMMETRY_MAX = 1e-6  # relative to the largest entry; covariances in float32 have rounding errors
 _DAMAGED = "statistics-damaged"
 
 
@@ -62,20 +62,12 @@ class FeatureMoments:
     info: ExtractorInfo | None = None  # the extractor; None if unknown
 
     def __post_init__(self) -> None:
-        mu, sigma = self.mean, self.covariance
-        if mu.ndim != 1 or not len(mu) or sigma.shape != mu.shape * 2:
-            shapes = f"{mu.shape} and {sigma.shape}"
-            raise ValueError(f"{self.key!r} must be (d,) and its covariance (d, d), got {shapes}")
-        if self.info is not None and self.info.dim != len(mu):
-            text = f"{self.key!r} has {len(mu)} entries, but {self.info.name} has {self.info.dim} features"
-            raise ValueError(text)
-        if not (np.isfinite(mu).all() and np.isfinite(sigma).all()):
-            raise ValueError(f"{self.key!r} or its covariance holds NaN or infinity")
-        allowed = _ASYMMETRY_MAX * float(np.abs(sigma).max())
-        with np.errstate(over="ignore"):
-            asymmetry = np.abs(sigma - sigma.T).max()
-        if asymmetry > allowed or sigma.diagonal().min() < -allowed:
-            text = f"the covariance of {self.key!r} is not symmetric, or has a negative variance"
+        try:
+            check_moments(self.mean, self.covariance)
+        except ValueError as error:
+            raise ValueError(f"{self.key!r} and its covariance: {error}") from error
+        if self.info is not None and self.info.dim != len(self.mean):
+            text = f"{self.key!r} has {len(self.mean)} entries, but {self.info.name} has {self.info.dim} features"
             raise ValueError(text)
 
     @property
@@ -146,7 +138,7 @@ def holds_statistics(path: Path) -> bool:
         return True
     try:
         with open_npz(path) as archive:
-            keys = _keys_of(archive)
+            keys = {name.removesuffix(".npy") for name in archive.namelist()}
     except (*CORRUPT_FILE_ERRORS, OSError):
         return False
     return "arr_0" not in keys and _main_of(keys) is not None
@@ -275,10 +267,6 @@ def covariance_key(mean: str) -> str:
     return re.sub(r"mu(_s)?$", r"sigma\1", mean)
 
 
-def _keys_of(archive: zipfile.ZipFile) -> set[str]:
-    return {name.removesuffix(".npy") for name in archive.namelist()}
-
-
 def _main_of(keys: Collection[str]) -> str | None:
     """The key of the mean of pooled features that also has a covariance."""
     return next((mean for mean in _MEANS if mean in keys and covariance_key(mean) in keys), None)
@@ -286,21 +274,16 @@ def _main_of(keys: Collection[str]) -> str | None:
 
 def _means_in(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
     """The keys of the means in a file with their extractors, the main one first; and recorded facts about the images."""
-    keys = _keys_of(archive)
+    keys = {name.removesuffix(".npy") for name in archive.namelist()}
     if PROVENANCE in keys:
-        return _recorded(archive)
+        record = _record_in(archive)
+        kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
+        facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
+        return dict(from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])), facts
     main = _main_of(keys)
     if main is None:
         return {}, {}
     return dict.fromkeys([main, _SPATIAL] if {_SPATIAL, covariance_key(_SPATIAL)} & keys else [main]), {}
-
-
-def _recorded(archive: zipfile.ZipFile) -> tuple[dict[str, ExtractorInfo | None], dict[str, Any]]:
-    """The extractors and facts in the record of `genpr stats`."""
-    record = _record_in(archive)
-    kinds = {"count": int | None, "decoder": Mapping[str, str], "images_sha256": str | None}
-    facts = {name: from_dict(kind, record[name]) for name, kind in kinds.items()}
-    return dict(from_dict(Mapping[str, ExtractorInfo | None], record["extractors"])), facts
 
 
 def _record_in(archive: zipfile.ZipFile) -> dict[str, Any]:
@@ -373,15 +356,16 @@ def _of_pickle(content: object) -> tuple[Iterator[FeatureMoments], dict[str, Any
     means = {key: _main_of(part) for key, part in parts.items() if isinstance(part, dict)}
     if not any(means.values()):
         raise ValueError(f"expected a dict with mu and sigma, found {some(list(content), 5)}")
+
+    def moments() -> Iterator[FeatureMoments]:
+        for key, name in means.items():
+            if name is not None:
+                mean, sigma = (_as_floats(each, parts[key][each]) for each in (name, covariance_key(name)))
+                info = _stated(_PICKLED.get(key, key.removesuffix(".npz")), mean) if key else None
+                yield FeatureMoments(key or name, mean, sigma, info)
+
     count = content.get("num_images")
-    moments = (_of_dict(key, parts[key], mean) for key, mean in means.items() if mean is not None)
-    return moments, {"count": count if type(count) is int and 0 < count < 2**63 else None}
-
-
-def _of_dict(key: str, part: Mapping[str, object], name: str) -> FeatureMoments:
-    mean, covariance = _as_floats(name, part[name]), _as_floats(name, part[covariance_key(name)])
-    info = _stated(_PICKLED.get(key, key.removesuffix(".npz")), mean) if key else None
-    return FeatureMoments(key or name, mean, covariance, info)
+    return moments(), {"count": count if type(count) is int and 0 < count < 2**63 else None}
 
 
 def _as_floats(key: str, array: object) -> Floats:

@@ -49,6 +49,7 @@ from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.validation import (
     Features,
     check_features,
+    check_moments,
     check_rows,
     check_same_width,
     choose_device,
@@ -58,9 +59,6 @@ from genpr.validation import (
 )
 
 _EPS = torch.finfo(torch.float64).eps
-_SYMMETRY = (
-    1e-6  # of the largest entry; np.cov is exactly symmetric, covariances from other tools need not be
-)
 _NEGATIVE = 1e-4  # of the largest eigenvalue; float32 covariances have such negative ones
 _LEAST_FAKES, _SIZES = 5000, 15  # FD-infinity's smallest subset, and how many there are
 _COLUMNS, _ROUNDING = 48, 1e-10  # of the matrix c, and of its eigenvalues
@@ -78,21 +76,10 @@ class Gaussian:
     features: Tensor | None = None  # (n, d) these rows, for the influence of each
 
     def __post_init__(self) -> None:
-        d = len(self.mean) if self.mean.ndim == 1 else 0
-        if d == 0 or self.covariance.shape != (d, d):
-            shapes = f"{tuple(self.mean.shape)} and {tuple(self.covariance.shape)}"
-            raise _gaussian_error(
-                f"the shapes must be (d,) and (d, d), not {shapes}; use features.mean(0) and {_COV}"
-            )
-        if not self.mean.isfinite().all() & self.covariance.isfinite().all():
-            raise _gaussian_error(
-                "all values must be finite, but some are NaN or infinite; check the features that they were computed from"
-            )
-        skew = (self.covariance - self.covariance.T).abs().max()
-        if skew > _SYMMETRY * self.covariance.abs().max():
-            raise _gaussian_error(
-                f"the covariance must be symmetric, but entries differ by up to {skew:.3g}; use {_COV}"
-            )
+        try:
+            check_moments(self.mean.cpu().numpy(), self.covariance.cpu().numpy())
+        except ValueError as error:
+            raise _gaussian_error(f"{error}; use features.mean(0) and {_COV}") from error
         if self.n is not None and self.n < 2:
             raise _gaussian_error(
                 f"n must be at least 2, not {self.n}; pass the number of rows of the features, or leave it out"
