@@ -313,10 +313,11 @@ def load_tensors(
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """The text metadata and the shapes of the tensors of a safetensors file, without reading the tensors."""
+    """The text metadata, without the checksum, and the shapes of the tensors, which are not read."""
     with opened_tensors(path, "numpy") as file:  # does not import torch
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        return dict(file.metadata() or {}), shapes
+        metadata = {name: text for name, text in (file.metadata() or {}).items() if name != CHECKSUM}
+        return metadata, shapes
 
 
 @contextmanager

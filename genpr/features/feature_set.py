@@ -161,8 +161,13 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
     place = features.place or place_of(source)
     check_feature_file(path, place, overwrite=overwrite)
     tensors = {"features": features.features}
-    if features.names:
-        tensors["names"] = _pack_names(features.names)
+    if features.names:  # separated by NUL, which no file name has
+        data = bytearray()
+        for (
+            name
+        ) in features.names:  # one by one, since joining and encoding would take three times the memory
+            data += name.encode("utf-8", "surrogateescape") + b"\0"
+        tensors["names"] = torch.frombuffer(data[:-1] or bytearray(1), dtype=torch.uint8)
     if features.identities is not None:
         tensors["identities"] = features.identities
     record: dict[str, object] = {
@@ -181,15 +186,6 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
         tensors["sizes"] = torch.tensor(sizes, dtype=torch.int64).view(-1, 3)
     metadata = {name: json.dumps(value) for name, value in record.items()}
     save_tensors(path, tensors, {"format": _FORMAT, **metadata})
-
-
-def _pack_names(names: tuple[str, ...]) -> Tensor:
-    """Bytes separated by NUL, which no file name has."""
-    data = bytearray()
-    for name in names:  # one by one, since joining and encoding would take three times the memory
-        data += name.encode("utf-8", "surrogateescape") + b"\0"
-    del data[-1:]
-    return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
 
 
 def load_features(path: str | os.PathLike[str]) -> FeatureSet:
@@ -215,13 +211,15 @@ def load_features(path: str | os.PathLike[str]) -> FeatureSet:
 def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path) -> FeatureSet:
     """The features in the tensors of `save_features`. Everything is validated, since a checksum is not a signature."""
     try:
-        return _set_of(tensors, metadata, str(path))
+        return _set_of(
+            tensors, {key: parse_json(value) for key, value in metadata.items() if key != "format"}, str(path)
+        )
     except (UsageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         text = f"{path} is not a valid feature file of genpr ({type(error).__name__}: {error})"
         raise FeatureError(text, code="file-damaged", path=str(path)) from error
 
 
-def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+def _set_of(tensors: Mapping[str, Tensor], record: Mapping[str, Any], source: str) -> FeatureSet:
     features, identities, names = tensors["features"], tensors.get("identities"), tuple[str, ...]()
     n, dim = features.shape
     if "names" in tensors:
@@ -231,13 +229,13 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
             raise ValueError(f"{len(names)} names of {n} rows")
     if identities is not None and (identities.shape != (n, 32) or identities.dtype != torch.uint8):
         raise ValueError(f"hashes of shape {tuple(identities.shape)} of {n} rows")
-    info: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
+    info: ExtractorInfo | None = from_dict(ExtractorInfo | None, record["extractor"])
     if info is not None and info.dim != dim:
         raise ValueError(f"{dim} features a row, of an extractor with {info.dim}")
-    flags = from_dict(Mapping[str, int], parse_json(metadata["flags"]))
+    flags = from_dict(Mapping[str, int], record["flags"])
     if not set(flags) <= set(FLAGS):
         raise ValueError(f"flags {sorted(flags)}")
-    skipped = from_dict(tuple[tuple[str, str | None, str], ...], parse_json(metadata["skipped"]))
+    skipped = from_dict(tuple[tuple[str, str | None, str], ...], record["skipped"])
     sizes = tensors["sizes"].tolist() if "sizes" in tensors else []
     return FeatureSet(
         features=features,
@@ -247,13 +245,13 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         identities=identities,
         flags=flags,
         skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
-        decoder=from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
-        facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
-        passed_over=from_dict(Mapping[str, int], parse_json(metadata.get("passed_over", "{}"))),
-        origin=from_dict(str, parse_json(metadata["source"])),
-        place=from_dict(str, parse_json(metadata.get("place", '""'))),
+        decoder=from_dict(Mapping[str, str], record["decoder"]),
+        facts=from_dict(ImageFacts, record.get("facts", {})),
+        passed_over=from_dict(Mapping[str, int], record.get("passed_over", {})),
+        origin=from_dict(str, record["source"]),
+        place=from_dict(str, record.get("place", "")),
         sizes={(width, height): count for width, height, count in sizes},
-        shard=from_dict(ShardInfo, parse_json(metadata["shard"])) if "shard" in metadata else None,
+        shard=from_dict(ShardInfo | None, record.get("shard")),
     )
 
 
@@ -320,7 +318,13 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
     rows = empty_rows(sum(map(len, shards)), shards[0].features.shape[1], torch.float32)
     parts, start = list[FeatureSet](), 0
     for shard in shards:
-        parts.append(_read_into(rows[start : start + len(shard)], Path(shard.source)))
+        path, info = Path(shard.source), _info(shard)
+        into = {"features": rows[start : start + len(shard)]}
+        part = _parse(*load_tensors(path, require_checksum=False, into=into), path)
+        if len(part) + len(part.skipped) != info.end - info.start:
+            text = f"expected {info.end - info.start:,} images in shard {info.shard}, found {len(part)}"
+            raise _mismatch(str(path), f"{text}; {_EMBED_AGAIN}")
+        parts.append(part)
         start += len(shard)
     return _merge(parts, rows, name)
 
@@ -331,18 +335,6 @@ def _read_head(path: Path) -> FeatureSet:
     if metadata.get("format") != _FORMAT:
         return FeatureSet(torch.empty(0, 0, device="meta"), source=str(path))
     return _parse({"features": torch.empty(shapes.get("features", ()), device="meta")}, metadata, path)
-
-
-def _read_into(rows: Tensor, path: Path) -> FeatureSet:
-    tensors, metadata = load_tensors(path, require_checksum=False, into={"features": rows})
-    part = _parse(tensors, metadata, path)
-    info = _info(part)
-    if len(part) + len(part.skipped) != info.end - info.start:
-        raise _mismatch(
-            str(path),
-            f"expected {info.end - info.start:,} images in shard {info.shard}, found {len(part)}; {_EMBED_AGAIN}",
-        )
-    return part
 
 
 def _info(features: FeatureSet) -> ShardInfo:
