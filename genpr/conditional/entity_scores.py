@@ -47,7 +47,7 @@ _FOUND = replace(
     text="answer",
 )
 _SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
-_OF_IMAGES = "; images need a classifier, by --by or genpr.score_entities_in_images"
+_OF_IMAGES = "; images need a classifier, by --classifier or genpr.score_entities_in_images"
 
 
 def entity_metrics(
@@ -146,9 +146,9 @@ def score_entities(
 
     Example:
         >>> import genpr
-        >>> result = genpr.score_entities({"a": ["cat", "dog"], "b": ["car"]}, {"a": "Entities: cat", "b": "I see a car."})
+        >>> result = genpr.score_entities({"a": ["cat", "dog"], "b": ["car"]}, {"a": '["cat"]', "b": "I see a car."})
         >>> result["entity.recall"], result["entity.failure_rate"], result.entities.unreadable[0].reason
-        (0.5, 0.5, "'I see a car' is not a name")
+        (0.5, 0.5, "'I see a car.' is not a name")
     """
     started = time.perf_counter()
     closed, table = load_vocabulary(vocabulary, aliases)
@@ -373,9 +373,13 @@ def _listed(value: object) -> tuple[str, ...]:
         return tuple(name.strip() for name in value.split(separator))
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)
-    if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
-        return tuple(value)
-    outcome = read_entities(value)  # a list of objects with names, or JSON in a cell
+    if isinstance(value, list | tuple):
+        names: list[Any] = [
+            each.get("class") if isinstance(each, dict) else each for each in value
+        ]  # as in GenEval
+        if all(isinstance(name, str) for name in names):
+            return tuple(names)
+    outcome = read_entities(value)  # JSON in a cell
     if isinstance(outcome, Unreadable):
         reason = (
             f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
@@ -401,13 +405,21 @@ def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[T
 
 def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
     """The entities in a list, or in the text of a model, where a single name counts only if it is known."""
-    found = row.values.get("found")
+    found = _given(row)
     if isinstance(found, Answer | Unreadable):
         return found
-    if isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found):
-        return Answer(() if len(found) == 1 and is_none(*found) else tuple(found))
-    value = {"entities": found} if "found" in row.values else _given(row)
-    return read_entities("" if value is None else value, known=known)
+    if "found" in row.values and _holds_names(found):
+        names = _listed(found)
+        return Answer(() if len(names) == 1 and is_none(*names) else names)
+    return read_entities("" if found is None else found, known=known)
+
+
+def _holds_names(found: object) -> bool:
+    """Whether a value is a list of names, or a line of them that is no JSON."""
+    if isinstance(found, str):
+        bare = found.strip()
+        return bool(bare) and bare[0] not in "[{`" and "\n" not in bare
+    return isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found)
 
 
 def _given(row: TableRow) -> object:

@@ -287,7 +287,7 @@ def load_vocabulary(
 
 
 _COUNTED = re.compile(
-    r"(?:an?|the|one|two|three|four|five|several|some|\d{1,3})\s+(\S.*)", re.IGNORECASE | re.DOTALL
+    r"(?:an?|the|one|two|three|four|five|several|some|[1-9]\d{0,2})\s+(\S.*)", re.IGNORECASE | re.DOTALL
 )
 _IN_BRACKETS = re.compile(r"([^()（）]+)[(（][^()（）]+[)）]")
 

@@ -102,7 +102,12 @@ def test_names_match_without_articles_numbers_and_brackets():
     assert names.register(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
     found = names.match(["CAT (left)", "dog (a puppy)", "bird (blue)"])
     assert found == ("Cat", "dog", "bird (blue)")
-    assert names.match(["a cat", "Two dogs", "the puppy", "2 cat"]) == ("Cat", "two dogs", "dog")
+    assert names.match(["a cat", "Two dogs", "the puppy", "2 cat", "0 cat"]) == (
+        "Cat",
+        "two dogs",
+        "dog",
+        "0 cat",
+    )
     assert names.get("bird") is None
 
 

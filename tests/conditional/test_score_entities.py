@@ -53,7 +53,7 @@ def write(path, text):
     return path
 
 
-ANSWERS = ['{"entities": ["cat"]}', "实体：狗、cat", "I am not sure what I see", "none"]
+ANSWERS = ['{"entities": ["cat"]}', "狗、cat", "I am not sure what I see", "none"]
 
 
 def test_answers_are_read_from_files(tmp_path):
@@ -77,7 +77,7 @@ def test_answers_are_read_from_files(tmp_path):
     ("name", "text"),
     [
         ("f.jsonl", '{"image_id": "a", "found": ["cat"]}\n\n{"image_id": "b", "found": []}\n'),
-        ("f.tsv", "id\tresponse\na\tEntities: cat\nb\tnone\n"),
+        ("f.tsv", "id\tresponse\na\t- cat\nb\tnone\n"),
         ("f.json", '[{"file": "a", "output": "- cat"}, {"file": "b", "output": "[]"}]'),
         ("f.json", '{"b": [], "a": ["cat"]}'),
         ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
@@ -90,9 +90,28 @@ def test_all_forms_of_answer_files_are_read(tmp_path, name, text):
 
 
 def test_answers_may_be_python_objects_in_order():
-    read = genpr.read_entities("Entities: cat")
+    read = genpr.read_entities('["cat"]')
     result = genpr.score_entities([["cat"], ["dog"], {"bus"}, ["a"]], [read, {"dog"}, ["BUS"], None])
     assert (result["entity.recall"], result["entity.failure_rate"]) == (1, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("cell", "recall", "failed"),
+    [
+        ("cat;dog", 1, 0),
+        ("cat, dog", 1, 0),
+        ("dog", 0.5, 0),
+        ('["cat"]', 0.5, 0),
+        ("none", 0, 0),
+        (" ", None, 1),
+    ],
+)
+def test_cells_of_found_entities_are_lists_of_names(tmp_path, cell, recall, failed):
+    quoted = cell.replace('"', '""')
+    path = write(tmp_path / "f.csv", f'id,found\na,"{quoted}"\n')
+    result = genpr.score_entities({"a": ["cat", "dog"]}, path)
+    found = result["entity.recall"] if recall is not None else None
+    assert (found, result["entity.failure_rate"]) == (recall, failed)
 
 
 def test_entities_are_found_in_prompts(tmp_path):
