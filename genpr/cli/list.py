@@ -48,7 +48,7 @@ def _extractor_row(record: Record) -> Record:
 def _protocols() -> list[Record]:
     from genpr.evaluation.protocols import PROTOCOLS
 
-    names = ("name", "extractor", "ties", "distances", "equals", "measured", "reference")
+    names = ("name", "extractor", "ties", "equals", "measured", "reference")
     return [
         {name: getattr(item, name) for name in names}
         | {
@@ -70,7 +70,7 @@ def _protocol_row(record: Record) -> Record:
     moments = "; published statistics of reals" if record["statistics"] == "published" else ""
     others = "; others with --metrics" if "metrics" in record["free"] else ""
     return {
-        **{key: record[key] for key in ("name", "extractor", "ties", "distances", "reference")},
+        **{key: record[key] for key in ("name", "extractor", "ties", "reference")},
         **({"extractor": f"panel of {len(record['panel'])}"} if record["panel"] else {}),
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
         "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}{moments}",

@@ -82,7 +82,6 @@ def conditional_result(
     return Result(
         extractor=extractor,
         extractors={} if extractor is None else {extractor.name: extractor},
-        distances="exact",
         deviations=deviations,
         n_shared=0,
         versions=package_versions(),

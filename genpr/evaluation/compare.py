@@ -19,7 +19,7 @@ from genpr.notices import Notice
 from genpr.storage import from_dict, open_regular
 from genpr.validation import check_flag
 
-_COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "distances", "pool")
+_COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "pool")
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.images.source import choose_rows
 from genpr.metrics.diagnostics import ManifoldDiagnostics
-from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric, Metric
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborMetrics, Values
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
-from genpr.metrics.registry import BALLS, HELD_OUT, METRICS, NEIGHBORS, needed_balls
+from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.metrics.samples import Rows, sample_rows
 from genpr.metrics.value import Control, MetricValue
 from genpr.runtime import all_cores
@@ -48,11 +47,10 @@ class NeighborResult:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The reals in use, fitted, and on emulated distances if the protocol requires them."""
+    """The reals in use, fitted."""
 
     reals: FeatureSet
     fitted: NeighborMetrics
-    emulated: EmulatedSide | None
 
 
 class FittedNeighbors:
@@ -92,9 +90,6 @@ class FittedNeighbors:
         for name in ks:
             value = found.values[name]
             values[name] = None if value is None else replace(value, variant=variant)
-        if fit.emulated is not None:
-            counts = fit.emulated.memberships(fake.features, ks=ks, progress=progress)
-            values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
         return NeighborResult(
             values, found.missing_intervals, diagnostics, fit.reals, fake, real_manifold, fakes
         )
@@ -109,7 +104,7 @@ class FittedNeighbors:
         """The fit to at most `limit` reals, cached by limit."""
         if limit in self._fits:
             return self._fits[limit]
-        plan, emulated = self._plan, None
+        plan = self._plan
         real = self._real if limit is None else _chosen(self._real, limit, self._seed)
         fitted = NeighborMetrics(
             real.features,
@@ -120,15 +115,7 @@ class FittedNeighbors:
             device=self._device,
             progress=progress,
         )
-        if plan.protocol.distances != "exact":
-            emulated = EmulatedSide.fit(
-                real.features,
-                ks=[ball.k for ball in needed_balls(plan.ks)[0]],
-                emulation=plan.protocol.distances,
-                device=self._device,
-                progress=progress,
-            )
-        self._fits[limit] = _Fit(real, fitted, emulated)
+        self._fits[limit] = _Fit(real, fitted)
         return self._fits[limit]
 
 
@@ -137,17 +124,6 @@ def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
     if limit >= len(features):
         return features
     return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
-
-
-def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue:
-    """The value on emulated distances, with the interval of the exact one moved to it."""
-    assert exact is not None
-    found = replace(exact, value=value, exact=False, exact_value=exact.value)
-    if exact.interval is None:
-        return found
-    (low, high), upper, difference = exact.interval, NEIGHBORS[name].upper, value - exact.value
-    high = high + difference if upper is None else min(high + difference, upper)
-    return replace(found, interval=(max(low + difference, 0.0), high))
 
 
 @dataclass(frozen=True)

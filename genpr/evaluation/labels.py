@@ -214,9 +214,13 @@ def _in_npz(path: Path) -> ImageValues[Label] | None:
 def _check_array(header: Header, origin: str, most: int = TEXT_BYTES) -> None:
     """Raise an error for an array without labels, or with too many, before it is read."""
     _check_kind(header.shape, header.dtype, origin)
-    size = max(header.total_bytes, 8 * header.shape[0])  # a label becomes an object, even of a type without bytes
+    size = max(
+        header.total_bytes, 8 * header.shape[0]
+    )  # a label becomes an object, even of a type without bytes
     if size > most:
-        reason = f"it has {header.shape[0]:,} labels of {size:,} bytes, and labels may have {most:,}; divide it"
+        reason = (
+            f"it has {header.shape[0]:,} labels of {size:,} bytes, and labels may have {most:,}; divide it"
+        )
         raise _FORMAT.error(origin, reason)
 
 

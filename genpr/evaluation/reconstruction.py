@@ -334,7 +334,6 @@ def _result(
         },
         protocol=PROTOCOL,
         ties="",
-        distances="exact",
         extractor=None,
         extractors={each.name: each for each in found.extractors.values()},
         deviations=(),

@@ -240,7 +240,6 @@ class FittedReference:
             metrics=metrics,
             protocol=plan.protocol.name,
             ties=plan.ties,
-            distances=plan.protocol.distances,
             extractor=fakes.extractor or reals.extractor,
             extractors=extractors,
             deviations=deviations,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
     from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 
-SCHEMA = 5
+SCHEMA = 6
 _MAY_BE_NEGATIVE, _POSITIVE = {"seed"}, {"k", "n_counted", "pool"}
 _PACKAGES = (
     *("genpr", "torch", "torchvision", "numpy", "scipy", "pillow", "faiss-cpu", "open_clip_torch", "timm"),
@@ -335,7 +335,6 @@ class Result:
         metrics: Value and k by metric name, in display order.
         protocol: Name of the protocol.
         ties: "closed" or "strict" balls.
-        distances: "exact", or the arithmetic of the tool that the protocol reproduces.
         extractor: The extractor of the features; None if feature files do not name it.
         extractors: All extractors by name.
         deviations: Descriptions of the deviations from the protocol.
@@ -363,7 +362,6 @@ class Result:
     metrics: Mapping[str, MetricValue]
     protocol: str
     ties: str
-    distances: str
     extractor: ExtractorInfo | None
     extractors: Mapping[str, ExtractorInfo]
     deviations: tuple[str, ...]
@@ -429,11 +427,6 @@ class Result:
         return known and not self.deviations
 
     @property
-    def exact(self) -> bool:
-        """Whether all values are exact by definition."""
-        return all(metric.exact for metric in self.metrics.values())
-
-    @property
     def fingerprint(self) -> str:
         """The settings hash: 16 hex digits, of everything that determines the values except the images (`recipe_of`)."""
         return hashlib.sha256(json.dumps(recipe_of(self), sort_keys=True).encode()).hexdigest()[:16]
@@ -442,7 +435,6 @@ class Result:
         """Everything, as plain JSON types."""
         facts: dict[str, Any] = {
             "comparable": self.comparable,
-            "exact": self.exact,
             "fingerprint": self.fingerprint,
             "families": self.families,
         }
@@ -498,7 +490,7 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
     if decoding:
         recipe["decoding"] = decoding
     if metric.k is not None:
-        recipe |= {"k": metric.k, "ties": result.ties, "distances": result.distances}
+        recipe |= {"k": metric.k, "ties": result.ties}
     return recipe
 
 
@@ -543,7 +535,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
 
 
 def _check_metric(name: str, metric: MetricValue) -> None:
-    for what in ("value", "exact_value", "null", "chance"):
+    for what in ("value", "null", "chance"):
         check_value(name, getattr(metric, what), what)
     check_interval(name, metric.interval)
     for each in metric.replicates or ():

@@ -14,8 +14,6 @@ class MetricValue:
     k: int | None  # neighbors that define the balls, without the point itself; None where none are counted
     spread: float | None = None  # standard deviation over what `spread_over` names
     spread_over: str | None = None  # "subsets" or "parts"
-    exact: bool = True  # whether the definition was computed, not the arithmetic of another tool
-    exact_value: float | None = None  # value by the definition, if `value` differs from it
     extractor: str | None = None  # name of the extractor whose features it used
     variant: str | None = None  # deviation of this metric by a protocol or an option, as text
     null: float | None = None  # expected value for a perfect generator at these sizes

@@ -40,7 +40,6 @@ from genpr.report.page import (
 )
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of
-from genpr.report.score_tables import value_text
 from genpr.report.text import interval, number, shown
 
 _DASH = "–"
@@ -168,7 +167,7 @@ def _cell(comparison: Comparison, name: str, metric: str) -> Cell:
     """A value with its interval, and its difference from the first result."""
     (first_name, first), result = next(iter(comparison.results.items())), comparison.results[name]
     found, reference = result.metrics[metric], first.metrics[metric]
-    cell = Cell(value_text(found), _ends(found))
+    cell = Cell(number(found.value), _ends(found))
     if name == first_name:
         return cell
     if recipe_of(result)[metric] != recipe_of(first)[metric]:

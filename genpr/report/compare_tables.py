@@ -15,7 +15,6 @@ from genpr.report.score_tables import (
     settings_lines,
     sides_text,
     statistics_lines,
-    value_text,
 )
 from genpr.report.text import WIDTH, head_width, number, table, wrapped
 
@@ -63,13 +62,13 @@ def side_by_side_table(comparison: Comparison) -> str:
     results, metrics = comparison.results, comparison.metrics
     if len(results) <= _MAX_ACROSS:
         rows = [
-            [name, *(value_text(each.metrics[name]) for each in results.values()), ALL_METRICS[name].better]
+            [name, *(number(each.metrics[name].value) for each in results.values()), ALL_METRICS[name].better]
             for name in metrics
         ]
         tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
     else:
         values = {
-            label: {"": {name: value_text(each.metrics[name]) for name in metrics}}
+            label: {"": {name: number(each.metrics[name].value) for name in metrics}}
             for label, each in results.items()
         }
         tables = _by_result("result", values)
@@ -143,9 +142,9 @@ def _texts_of(result: Result, held_out: Result | None) -> Texts:
     found = {
         _NULL: {name: number(null) for name, null in nulls.items() if null is not None},
         _CONTROL: {name: number(value) for name, value in control.items()},
-        _HELD_OUT: {name: value_text(metric) for name, metric in kept.items()},
+        _HELD_OUT: {name: number(metric.value) for name, metric in kept.items()},
     }
-    values = {name: value_text(metric) for name, metric in result.metrics.items()}
+    values = {name: number(metric.value) for name, metric in result.metrics.items()}
     return {"": values} | {title: texts for title, texts in found.items() if texts}
 
 

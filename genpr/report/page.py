@@ -239,9 +239,8 @@ _ELSEWHERE = {"failures", "entities", "name", "skipped"}
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     """Everything needed to reproduce the score, as (heading, facts)."""
-    names = ["protocol", "exact", "seed", "max_images", "device"]
+    names = ["protocol", "seed", "max_images", "device"]
     names += ["ties"] * (MANIFOLD in result.families)
-    names += ["distances"] * (result.entities is None)
     settings = {name: getattr(result, name) for name in names}
     settings |= {
         "comparable_with_published_values": result.comparable,

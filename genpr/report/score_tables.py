@@ -11,7 +11,6 @@ from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
-from genpr.metrics.value import MetricValue
 from genpr.report.text import interval, number, table, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
@@ -27,10 +26,8 @@ def features_of(result: Result) -> str | None:
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
-    """Remarks on one value: exact value, spread, features, variant, effect of unreadable answers."""
+    """Remarks on one value: spread, features, variant, effect of unreadable answers."""
     metric, found = result.metrics[name], []
-    if metric.exact_value is not None:
-        found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
     if metric.spread is not None:
         found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
     if metric.bias is not None:
@@ -48,11 +45,6 @@ def remarks_of(result: Result, name: str) -> list[str]:
     return found
 
 
-def value_text(metric: MetricValue) -> str:
-    """A value, with `~` if it was computed with the arithmetic of another tool."""
-    return number(metric.value) if metric.exact else f"~{number(metric.value)}"
-
-
 def ends_text(ends: Interval | None, between: str = " - ", missing: str = "-") -> str:
     """Both ends of an interval."""
     return interval(None if ends is None else (ends.low, ends.high), between, missing)
@@ -64,7 +56,7 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     value, null = (None, None) if control is None else (control.values.get(name), control.nulls.get(name))
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
     return {
-        "value": value_text(metric),
+        "value": number(metric.value),
         "interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
         "null": number(metric.known_null),
         "relative": f"{metric.relative:.0%}" if is_share else "-",

@@ -51,7 +51,6 @@ def test_results_of_the_same_reals_are_compared(scores):
     [
         ({"k": 4}, "k of precision is 4 in other and 3 in good"),
         ({"ties": "strict"}, "ties of precision is strict in other and closed in good"),
-        ({"protocol": "adm", "metrics": ["precision"]}, "distances of precision is adm-float16 in other"),
     ],
 )
 def test_different_recipe_is_an_error_that_names_the_difference(scores, real, options, what):

@@ -26,8 +26,7 @@ def pixels(rng):
     return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((24, 256), (30, 200))]
 
 
-NONE, EXACT_3, STRICT_5 = (set(), "closed", "exact"), ({3}, "closed", "exact"), ({5}, "strict", "exact")
-ADM, STYLEGAN3 = ({3}, "closed", "adm-float16"), ({3}, "closed", "stylegan3-float16")
+NONE, CLOSED_3, STRICT_5 = (set(), "closed"), ({3}, "closed"), ({5}, "strict")
 FREE, LARGE = (None, None), (50_000, 50_000)
 PR, COUNTS = "precision recall", "precision recall density coverage"
 
@@ -42,26 +41,26 @@ PR, COUNTS = "precision recall", "precision recall density coverage"
         "most",
         "rows",
         "free",
-    ),  # counted: k, ties, distances
+    ),  # counted: k, ties
     [
         (
             "genpr",
             f"calibrated_precision calibrated_recall {COUNTS}",
-            ({3, 5}, "closed", "exact"),
+            ({3, 5}, "closed"),
             "inception",
             FREE,
             FREE,
             None,
             "extractor metrics k ties",
         ),
-        ("kynkaanniemi2019", "precision recall", EXACT_3, "vgg16", (50_000, 50_000), FREE, None, ""),
-        ("adm", "precision recall fid sfid is", ADM, "inception", (10_000, 50_000), FREE, None, ""),
-        ("mar", "precision recall fid is", EXACT_3, "inception", (10_000, 50_000), FREE, None, ""),
+        ("kynkaanniemi2019", "precision recall", CLOSED_3, "vgg16", (50_000, 50_000), FREE, None, ""),
+        ("adm", "precision recall fid sfid is", CLOSED_3, "inception", (10_000, 50_000), FREE, None, ""),
+        ("mar", "precision recall fid is", CLOSED_3, "inception", (10_000, 50_000), FREE, None, ""),
         ("jit", "fid is", NONE, "inception", (None, 50_000), FREE, None, ""),
         ("edm2", "fid fd_dinov2", NONE, "inception", (None, 50_000), FREE, None, ""),
-        ("guidance-interval", f"{PR} fid fd_dinov2", EXACT_3, "dinov2-vitl14", LARGE, FREE, None, ""),
-        ("stylegan3", "precision recall", STYLEGAN3, "vgg16", (None, 50_000), (200_000, None), None, ""),
-        ("torch-fidelity", "precision recall fid kid is", EXACT_3, "vgg16", FREE, FREE, None, ""),
+        ("guidance-interval", f"{PR} fid fd_dinov2", CLOSED_3, "dinov2-vitl14", LARGE, FREE, None, ""),
+        ("stylegan3", "precision recall", CLOSED_3, "vgg16", (None, 50_000), (200_000, None), None, ""),
+        ("torch-fidelity", "precision recall fid kid is", CLOSED_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
         ("fdr6", "fd", NONE, "inception", (None, 50_000), FREE, None, ""),
         ("dgm-eval", f"{COUNTS} fd fd_infinity kd vendi", STRICT_5, "dinov2-vitl14", FREE, LARGE, 10_000, ""),
@@ -71,7 +70,7 @@ PR, COUNTS = "precision recall", "precision recall density coverage"
 def test_protocols_pin_the_published_settings(name, metrics, counted, extractor, needed, most, rows, free):
     protocol = find_protocol(name)
     ks = {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"}
-    assert (ks, protocol.ties, protocol.distances) == counted
+    assert (ks, protocol.ties) == counted
     assert protocol.extractor == extractor
     assert protocol.metrics == tuple(metrics.split())
     assert (protocol.n_real, protocol.n_fake) == needed

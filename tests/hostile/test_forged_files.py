@@ -145,7 +145,6 @@ IMPOSSIBLE = {
     "metrics.precision.n_counted": (0, -5),
     "metrics.precision.k": (0, 10**30),
     "metrics.precision.null": (-1.0,),
-    "metrics.precision.exact_value": (2.0,),
     "metrics.precision.interval": ([0.9, 0.1], [0.1], ["a", None]),
     "metrics.precision.replicates": ([0.5], [1e308, -1e308], [math.inf] * 50),
     "metrics.precision.spread": (-1.0,),
@@ -160,7 +159,7 @@ IMPOSSIBLE = {
     "notices": ([{"code": "x", "level": "error", "message": "m"}],),
     "versions": ({"genpr": {}},),
     "extractor": ("inception",),
-    "schema": ("a\nb",),
+    "schema": ("a\nb", 5),
 }
 
 

@@ -50,7 +50,6 @@ def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=Tr
         metrics=metrics,
         protocol="genpr",
         ties="closed",
-        distances="exact",
         extractor=GABOR,
         extractors={"gabor": GABOR},
         deviations=(),
