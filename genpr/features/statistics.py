@@ -1,7 +1,7 @@
 """Reference statistics: mean and covariance of the features of reference images, from published files.
 
 Supported are `.npz` files of ADM, pytorch-fid, torch-fidelity's forks, JAX repositories and `genpr stats`, and pickled dicts
-such as those of EDM2, which are read without execution (`genpr.features.plain_pickle`). Importing this module does not import
+such as those of EDM2, of which only arrays are resolved (`genpr.features.plain_pickle`). Importing this module does not import
 torch.
 """
 

@@ -5,7 +5,8 @@ import hashlib
 import json
 import os
 import pickle
-from contextlib import nullcontext
+import tracemalloc
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from raising import raising
 
 from genpr.errors import DataError, UsageError
-from genpr.features import known_statistics, statistics
+from genpr.features import known_statistics, plain_pickle, statistics
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.known_statistics import KnownStatistics
 from genpr.features.plain_pickle import read_plain_pickle
@@ -229,6 +230,14 @@ def laughs(depth=40):
     return b"\x80\3})" + b"q\0h\0\x86" * depth + b"K\1s."
 
 
+LAUGHS = b")" + b"q\0h\0\x86" * 40
+HUGE = (2**40).to_bytes(6, "little")
+
+
+class Subclass(np.ndarray):
+    """A subclass of arrays, whose name is not that of NumPy's."""
+
+
 def test_opcodes_of_an_array_give_an_array():
     """The valid opcodes that the hostile ones below are variants of."""
     np.testing.assert_array_equal(read_plain_pickle(array_of((2,), DTYPE, np.arange(2.0).tobytes())), [0, 1])
@@ -264,6 +273,22 @@ HOSTILE = {
     "a huge shape": array_of((2**31 - 1, 2**31 - 1), DTYPE, bytes(8)),
     "a dtype that is none": array_of((1,), b"N", bytes(8)),
     "laughs": laughs(),
+    "laughs as a dtype": array_of((1,), b"cnumpy\ndtype\n(" + LAUGHS + b"\x89\x88tR", bytes(8)),
+    "laughs as a shape": RECONSTRUCT.join([b"\x80\3", b"(cnumpy\nndarray\n" + LAUGHS + b"C\1btR."]),
+    "tuples in tuples": b"\x80\3})" + b"\x85" * 90_000 + b"K\1s.",
+    "an index of 2^32 in the memo": b"\x80\3}r\xff\xff\xff\xff\x85R.",
+    "a subclass": array_of((2,), DTYPE, bytes(16)).replace(b"cnumpy\nndarray", b"cnumpy\nmatrix"),
+    "a subclass of the user": pickle.dumps(np.arange(3.0).view(Subclass), 4),
+    "an array of 2^40": RECONSTRUCT.join([b"\x80\3", b"(cnumpy\nndarray\n\x8a\6" + HUGE + b"\x85C\1btR."]),
+    "a call of ndarray": b"\x80\3cnumpy\nndarray\n\x8a\6" + HUGE + b"\x85\x85R.",
+    "a dtype of objects": b"\x80\3cnumpy\ndtype\nX\1\0\0\0O\x89\x88\x87R.",
+    "a dtype of texts": b"\x80\3cnumpy\ndtype\nX\5\0\0\0S9999\x89\x88\x87R.",
+    "a dtype with fields": array_of((2,), DTYPE.replace(b"<NNN", b"<N})"), bytes(16)),
+    "a list in an array": array_of((2,), DTYPE, bytes(16)).replace(b"C\x10" + bytes(16), b"]"),
+    "a state of a function": b"\x80\3" + RECONSTRUCT + b"N}X\14\0\0\0__defaults__K\1s\x86b.",
+    "a state of the name of a type": b"\x80\3cnumpy\nndarray\n}X\1\0\0\0xK\1sb.",
+    "items of a function": b"\x80\3" + RECONSTRUCT + b"X\1\0\0\0xK\1s.",
+    "another encoding": b"\x80\2c_codecs\nencode\nX\1\0\0\0xX\5\0\0\0utf-8\x86R.",
     "a memo of nothing": b"\x80\3h\7.",
     "a group that never began": b"\x80\3K\1t.",
     "an empty stack": b"\x80\3.",
@@ -284,6 +309,9 @@ WRONG = {
     "the name of a type": b"\x80\3cnumpy\nndarray\n.",
     "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),
     "nothing": pickle.dumps({"fid": 1}, 4),
+    "a frame of 2^62": b"\x80\4\x95" + (2**62).to_bytes(8, "little") + b"}.",
+    "deep": pickle.dumps(nested(), 4),
+    "dicts in dicts": b"\x80\3" + b"}X\1\0\0\0a" * 30_000 + b"N" + b"s" * 30_000 + b".",
     "no dict": pickle.dumps(MU, 4),
     "a name that is none": pickle.dumps({"inception@x": EDM2["fid"]}, 4),
     "a long name": pickle.dumps({"x" * 10_000: EDM2["fid"]}, 4),
@@ -303,6 +331,37 @@ def test_hostile_pickles_are_errors_and_execute_nothing(tmp_path, monkeypatch, n
     assert [each.name for each in tmp_path.iterdir()] == ["x.pkl"]
 
 
+def test_pickles_leave_dtypes_and_functions_as_they_are():
+    """A state for the dtype that all arrays share would change them; `copy` of False requests that one."""
+    swapped = DTYPE.replace(b"\x89\x88tR", b"\x89\x89tR").replace(b"<NNN", b">NNN")
+    found = read_plain_pickle(array_of((2,), swapped, np.arange(2.0).astype(">f8").tobytes()))
+    np.testing.assert_array_equal(found, [0, 1])
+    assert np.dtype("f8").byteorder == "="
+    before = {
+        name: dict(vars(value))
+        for name, value in vars(plain_pickle).items()
+        if callable(value) and hasattr(value, "__dict__")
+    }
+    for name in HOSTILE:
+        with pytest.raises(ValueError, match=r"\S"):
+            read_plain_pickle(HOSTILE[name])
+    after = {name: dict(vars(value)) for name, value in vars(plain_pickle).items() if name in before}
+    assert after == before
+    assert plain_pickle._reconstruct.__defaults__ is None
+
+
+@pytest.mark.parametrize(
+    "name", ["an index of 2^32 in the memo", "a length of 2^62", "a frame of 2^62", "an array of 2^40"]
+)
+def test_declared_sizes_take_no_memory(name):
+    tracemalloc.start()
+    with suppress(ValueError):
+        read_plain_pickle((HOSTILE | WRONG)[name])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
 def test_moments_under_many_names_count_each_time(tmp_path, monkeypatch):
     """One array of a memo, converted to float64 for each of many names, would fill any memory."""
     shared = {key: value.astype(np.float32) for key, value in EDM2["fid"].items()}
@@ -319,6 +378,14 @@ def test_arrays_of_one_text_count_each_time():
     again = b"0c_codecs\nencode\n(h\1X\6\0\0\0latin1tR"
     with pytest.raises(ValueError, match="more than"):
         read_plain_pickle(b"\x80\2" + text + again.replace(b"0", b"", 1) * 300 + b".")
+
+
+def test_arrays_of_one_part_count_each_time():
+    """Copied again and again, since the byte order is another one, a kept megabyte would fill any memory."""
+    part = b"B" + (2**20).to_bytes(4, "little") + bytes(2**20) + b"q\1"
+    again = EMPTY + b"(K\1J\0\0\2\0\x85" + DTYPE.replace(b"<NNN", b">NNN") + b"\x89h\1tb"
+    with pytest.raises(ValueError, match="more than"):
+        read_plain_pickle(b"\x80\3(" + part + again * 300 + b"t.")
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

@@ -1,4 +1,4 @@
-"""Detect forbidden side effects: starting a program, opening a connection, unpickling, or writing outside a folder."""
+"""Detect forbidden side effects: starting a program, opening a connection, importing by a pickle, or writing outside a folder."""
 
 import os
 import sys
