@@ -314,8 +314,7 @@ def load_joint(
     """An extractor of the concatenated layers of one network (see `group_by_network`), which are its `parts`."""
     check_flag(offline, "offline")
     first = canonical_name(names[0])
-    path = require_weights(first, weights=weights, offline=offline, progress=progress)
-    read = partial(read_weights, first, path, weights=weights, offline=offline, progress=progress)
+    read = weights_reader(first, weights=weights, offline=offline, progress=progress)
     return _built(names, first, read, device)
 
 
@@ -346,42 +345,32 @@ def _built(
     return extractor
 
 
-def require_weights(
+def weights_reader(
     name: str, *, weights: _Path | None = None, offline: bool = False, progress: Progress | None = None
-) -> Path | None:
-    """The verified weights file of an extractor, with the checks of `load_extractor` that do not need torch."""
-    known = BUILT_IN.get(parse_name(canonical_name(name)).base)
-    if known and known.weights:
-        given = None if weights is None else Path(weights)
-        return find_or_fetch(known.weights, weights=given, offline=offline, progress=progress)
-    if weights is not None and not open_family(name):
+) -> Callable[[], Weights | None]:
+    """A function that reads the weights of an extractor, None if it has none.
+
+    The file of a built-in extractor is found or downloaded, and verified, before torch is imported.
+    """
+    base, family = parse_name(canonical_name(name)).base, open_family(name)
+    how: dict[str, Any] = {"offline": offline, "progress": progress}
+    how["weights"] = None if weights is None else Path(weights)
+    if base in BUILT_IN and (file := BUILT_IN[base].weights) is not None:
+        return partial(load_weights, file, find_or_fetch(file, **how))
+    if family is not None:
+        return lambda: load_any_weights(
+            import_module(f"genpr.features.networks.{family}").published_weights(base), **how
+        )
+    if weights is not None:
         text = f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file"
         raise UsageError(text, code="weights-unused")
-    return None
+    return lambda: None
 
 
 def require_all_weights(extractors: Iterable[object], options: EmbedOptions) -> None:
     """Find or download the weights of all named extractors, before any image is embedded."""
     for name, *_ in group_by_network(name for name in extractors if isinstance(name, str)):
-        require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
-
-
-def read_weights(
-    name: str,
-    path: Path | None,
-    *,
-    weights: _Path | None = None,
-    offline: bool = False,
-    progress: Progress | None = None,
-) -> Weights | None:
-    """The weights of an extractor that is not custom, at `path` if `require_weights` found them; None if it has none."""
-    base = parse_name(name).base
-    if base in BUILT_IN:
-        file = BUILT_IN[base].weights
-        return None if file is None or path is None else load_weights(file, path)
-    published = import_module(f"genpr.features.networks.{open_family(name)}").published_weights(base)
-    given = None if weights is None else Path(weights)
-    return load_any_weights(published, weights=given, offline=offline, progress=progress)
+        weights_reader(name, weights=weights_of(name, options.weights), offline=options.offline)
 
 
 def weights_of(name: str, weights: _Path | None) -> _Path | None:

@@ -25,9 +25,8 @@ from genpr.features.registry import (
     no_text_encoder,
     open_family,
     parse_name,
-    read_weights,
-    require_weights,
     weights_of,
+    weights_reader,
 )
 from genpr.features.weights import Progress
 from genpr.runtime import resolve_device, state_guard, user_default_device, user_errors
@@ -55,12 +54,12 @@ def load_text_encoder(
     name = canonical_name(name)
     if is_custom(name):
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
-    path = require_weights(name, weights=weights, offline=offline, progress=progress)
+    read = weights_reader(name, weights=weights, offline=offline, progress=progress)
     from genpr.features.networks import clip
 
     if open_family(name):
         clip.check_tokenizer(parse_name(name).base)
-    found = read_weights(name, path, weights=weights, offline=offline, progress=progress)
+    found = read()
     assert found is not None
     return clip.build_text(found, name=parse_name(name), device=resolve_device(device))
 
