@@ -180,9 +180,9 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
     """
     if isinstance(data, np.ndarray):
-        found = _pass_through(data, name, policy)
+        pixels, flags = _pass_through(data, name, policy), set[str]()
     elif isinstance(data, Image.Image):
-        found = _convert(data, name, policy)
+        pixels, flags = _convert(data, name, policy)
     else:
         format_name = image_format(data)
         if format_name is None:
@@ -190,30 +190,27 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
             raise _error(name, found_instead, code)
         damage = f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"
         with _errors_named(name, damage):
-            found = _decode_file(data, format_name, name, policy)
-    found = Decoded(found.pixels, (*found.flags, *_range_flags(found)))
-    if policy.preparation is None:
-        return found
-    rule, side = policy.preparation
-    check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
-    flags = {*found.flags, *(["enlarged"] if min(found.pixels.shape[:2]) < side else [])}
-    with pillow_guard:  # a crop applies the limit, too
-        pixels = prepare_pixels(found.pixels, rule, side, check_size=check)
+            pixels, flags = _decode_file(data, format_name, name, policy)
+    if "16bit-scaled" in flags:
+        flags |= {"16bit-unscaled"} if pixels.max() < 16 else set()
+    elif _is_unscaled(pixels):
+        flags.add("unscaled")
+    if policy.preparation is not None:
+        rule, side = policy.preparation
+        check = partial(_check_size, name=name, policy=policy, what=f"{rule}:{side} makes it ")
+        if min(pixels.shape[:2]) < side:
+            flags.add("enlarged")
+        with pillow_guard:  # a crop applies the limit, too
+            pixels = prepare_pixels(pixels, rule, side, check_size=check)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 
-def _range_flags(image: Decoded) -> list[str]:
-    """The flag of values as they result from another range than that of the type, if any.
-
-    Floats of 0..1 cast to uint8 are 0 and 1, those of -1..1 are 0, 1 and 255, and 12 bits in 16 have high bytes below 16.
-    """
-    pixels = image.pixels
-    if "16bit-scaled" in image.flags:
-        return ["16bit-unscaled"] if pixels.max() < 16 else []
+def _is_unscaled(pixels: NDArray[np.uint8]) -> bool:
+    """Whether all values are those of floats of 0..1 that were cast to uint8, 0 and 1, or of -1..1, 0, 1 and 255."""
     # 255 becomes 0; a few pixels decide for nearly all images.
     if any((part + np.uint8(1)).max() > 2 for part in (pixels[::8, ::8], pixels)):
-        return []
-    return ["unscaled"] if (pixels == 1).any() or not pixels.any() else []
+        return False
+    return bool((pixels == 1).any() or not pixels.any())
 
 
 @contextmanager
@@ -239,7 +236,7 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
             raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
 
 
-def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
+def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> _Converted:
     exif = None
     if format_name == "JPEG":
         data, exif = jpeg_without_metadata(data)
@@ -273,7 +270,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         has_frames = True
     if has_frames:
         flags.add("multi-frame")
-    return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
+    return pixels, flags
 
 
 def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
@@ -294,12 +291,11 @@ def load_pillow(image: Image.Image, *, name: str) -> Image.Image:
         return image if isinstance(image, ImageFile.ImageFile) else image.copy()
 
 
-def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
+def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> _Converted:
     """Pixels of a Pillow image of the user."""
     _check_size(image.size, name, policy)
     with _errors_named(name, "cannot be loaded"):
-        pixels, flags = rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8, policy)
-    return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
+        return rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8, policy)
 
 
 def content_sha256(data: ImageData) -> str:
@@ -307,7 +303,7 @@ def content_sha256(data: ImageData) -> str:
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest()
     if isinstance(data, Image.Image):
-        data = _convert(data, "image", DecodePolicy()).pixels
+        data, _ = _convert(data, "image", DecodePolicy())
     digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins like this
     digest.update(np.ascontiguousarray(data).data)
     return digest.hexdigest()
@@ -426,12 +422,12 @@ def _exif_orientation(exif: bytes) -> int | None:
     return next((value for tag, _, value in entries if tag == _ORIENTATION), None)
 
 
-def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:
+def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> NDArray[np.uint8]:
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
         facts = f"needs uint8 pixels (h, w, 3), got {pixels.dtype} {pixels.shape}"
         raise _error(name, facts, "image-unsupported")
     _check_size((pixels.shape[1], pixels.shape[0]), name, policy)
-    return Decoded(np.require(pixels, requirements=["C", "W"]), ())
+    return np.require(pixels, requirements=["C", "W"])
 
 
 def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, what: str = "") -> None:
