@@ -59,8 +59,8 @@ def similar(name: object, known: Iterable[str]) -> str:
     """The known names that resemble a wrong one, as ` (similar: a, b)` for a message; empty without any."""
     from difflib import get_close_matches
 
-    found = get_close_matches(str(name)[:100], list(known))
-    return f" (similar: {some(found)})" if found else ""
+    matches = get_close_matches(str(name)[:100], list(known))
+    return f" (similar: {some(matches)})" if matches else ""
 
 
 def get_named(entries: Mapping[K, V], key: K, what: str) -> V:

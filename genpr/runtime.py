@@ -403,17 +403,17 @@ def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
     """
     import torch
 
-    cudnn, found = torch.backends.cudnn, list[bool]()
+    cudnn, allowed = torch.backends.cudnn, list[bool]()
     for owner in single:
         restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
     _trigger_deprecation_warning()
     # If reading the switch raises, it can be read after single operations were changed, if it is off.
     for _ in range(2):
         with suppress(RuntimeError):
-            found.append(cudnn.allow_tf32)
+            allowed.append(cudnn.allow_tf32)
         for owner in single:
             owner.fp32_precision = "ieee"
-    restored.callback(setattr, cudnn, "allow_tf32", found[0] if found else True)
+    restored.callback(setattr, cudnn, "allow_tf32", allowed[0] if allowed else True)
     # For products only the name of their precision can be restored: "medium" also means bfloat16 on CPUs.
     restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     cudnn.allow_tf32 = False

@@ -198,9 +198,9 @@ def check_outside(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
     known.pop(None, None)  # what is no path, or does not exist
     resolved = Path(os.path.realpath(path))
     for place in (resolved, *resolved.parents):
-        if (found := known.get(_identity(place))) is not None:
+        if (given := known.get(_identity(place))) is not None:
             verb = "is" if place is resolved else "lies in"
-            text = f"{path} {verb} the input {os.fspath(found)}; write outputs to another place"
+            text = f"{path} {verb} the input {os.fspath(given)}; write outputs to another place"
             raise UsageError(text, code="output-is-input", path=str(path))
 
 
@@ -227,8 +227,8 @@ def check_feature_file(
 ) -> None:
     """`check_output` for features of the source with the `place_of` `place`; those of another source are kept."""
 
-    def is_of_source(found: Path) -> bool:
-        return place_in(found) == place
+    def is_of_source(other: Path) -> bool:
+        return place_in(other) == place
 
     check_output(path, (".safetensors",), is_of_source, inputs=inputs, overwrite=overwrite)
 
@@ -298,8 +298,8 @@ def load_tensors(
             if name in places:
                 place = places[name]
                 if (place.shape, place.dtype) != (mapped.shape, mapped.dtype):
-                    found = f"{mapped.dtype} {tuple(mapped.shape)}"
-                    raise ValueError(f"{name!r} is {found} instead of {place.dtype} {tuple(place.shape)}")
+                    stored = f"{mapped.dtype} {tuple(mapped.shape)}"
+                    raise ValueError(f"{name!r} is {stored} instead of {place.dtype} {tuple(place.shape)}")
                 tensors[name] = place.copy_(mapped)
             else:
                 tensors[name] = mapped.clone() if is_small else mapped

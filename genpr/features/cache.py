@@ -189,11 +189,11 @@ class FeatureCache:
         """The shards and rows that may have the image with sha256 `identity`."""
         key = np.frombuffer(identity[-8:], np.uint64)[0]
         first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
-        found = []
+        locations = []
         for position in self._order[first:end].tolist():
             number = bisect_right(self._starts, position) - 1
-            found.append((self._shards[number], position - self._starts[number]))
-        return found
+            locations.append((self._shards[number], position - self._starts[number]))
+        return locations
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
         """The verified content of a shard, of which the last used are kept open; None if it is damaged or removed."""
@@ -208,8 +208,8 @@ class FeatureCache:
             self._reject(shard, error.__cause__)
             return None
         n = tensors["flags"].numel() if "flags" in tensors else 0
-        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
-        if found != {  # a checksum does not authenticate the file
+        form = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+        if form != {  # a checksum does not authenticate the file
             "identities": (torch.uint8, (n, 32)),
             "features": (torch.float32, (n, self.dim)),
             "flags": (torch.int32, (n,)),

@@ -238,18 +238,18 @@ def evaluation_mode(owner: object) -> Iterator[None]:
 
 def networks_of(owner: object) -> list[nn.Module]:
     """The networks in the attributes of an object, or in the closure and globals of a function, a few levels deep."""
-    found: dict[int, nn.Module] = {}
+    networks: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
     for _ in range(_MAX_DEPTH + 1):
         parts: dict[int, object] = {}
         for key, thing in things.items():
             if isinstance(thing, nn.Module):
-                found[key] = thing
+                networks[key] = thing
             else:
                 for part in _parts_of(thing):
                     parts[id(part)] = part
         things = parts
-    return list(found.values())
+    return list(networks.values())
 
 
 def _parts_of(thing: object) -> Iterable[object]:

@@ -65,13 +65,13 @@ class TorchvisionDetector:
     @torch.inference_mode()
     def __call__(self, images: Sequence[Tensor]) -> Tensor:
         """See `Detector`."""
-        found = torch.zeros(len(images), len(self.names))
+        highest = torch.zeros(len(images), len(self.names))
         seen = self._network([image.to(self._device).float() / 255 for image in images])
-        for row, each in zip(found, seen, strict=True):
+        for row, each in zip(highest, seen, strict=True):
             columns = self._column[each["labels"].cpu()]
             known = columns >= 0
             row.scatter_reduce_(0, columns[known], each["scores"].cpu().float()[known], "amax")
-        return found
+        return highest
 
 
 @entry_point
@@ -154,8 +154,8 @@ class DetectingExtractor:
 
 @user_errors("the classifier", "custom-detector")
 def _checked_names(detector: object, name: str) -> tuple[str, ...]:
-    found = getattr(detector, "names", None)
-    names = tuple(found) if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    declared = getattr(detector, "names", None)
+    names = tuple(declared) if isinstance(declared, Sequence) and not isinstance(declared, str) else ()
     is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
     if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
         text = f"{name!r} must be a detector (callable, with distinct `names` of classes) or encoders of images and texts"

@@ -87,11 +87,11 @@ def embed(
     """
     check_count(batch_size, "batch_size", minimum=1)
     chosen = [(wrap_extractor(extractor), None)]
-    (found,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
-    if not len(found):
-        text = f"{found.source} has no images; an iterator can be read only once"
-        raise DataError(text, code="no-images", path=found.source)
-    return found.features
+    (embedded,) = embed_source(open_source(source), chosen, batch_size=batch_size, progress=progress)
+    if not len(embedded):
+        text = f"{embedded.source} has no images; an iterator can be read only once"
+        raise DataError(text, code="no-images", path=embedded.source)
+    return embedded.features
 
 
 def embed_source(
@@ -137,7 +137,7 @@ def embed_source(
                 if size < requested:
                     emit_notice("oom-smaller-batches", device=device, requested=requested, size=size)
     share.check_visited()
-    total, found = source.total if isinstance(source, ShardSource) else len(share.names), []
+    total, sets = source.total if isinstance(source, ShardSource) else len(share.names), []
     for run, (extractor, _) in zip(runs, extractors, strict=True):
         embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
         if embedded.bad:
@@ -145,8 +145,8 @@ def embed_source(
             (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
         features = embedded.feature_set(source.name, share.names, extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
-        found.append(replace(features, seconds=seconds, decoder=decoder, passed_over=passed_over(source)))
-    return found
+        sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=passed_over(source)))
+    return sets
 
 
 class RankShare:
@@ -303,7 +303,7 @@ def _load(
     """Read images, look them up in the caches, and decode those that a cache lacks, once for all readers."""
     loaded: list[list[LoadedImage]] = []
     for at, item in items:
-        decoded, found = None, []
+        decoded, results = None, []
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))
@@ -312,7 +312,7 @@ def _load(
                 known = None if cache is None else cache.get(identity)
                 if known is not None:
                     facts = (known.flags, codec, known.size)
-                    found.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
+                    results.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
                     continue
                 if decoded is None:
                     decoded = decode(data, name=item.name, policy=policy)
@@ -321,12 +321,12 @@ def _load(
                 try:
                     pixels = _prepared(decoded, prepare, own=len(readers) == 1)
                 except ImageError as error:  # of this extractor
-                    found.append(_unusable(at, item, error))
+                    results.append(_unusable(at, item, error))
                 else:
-                    found.append(LoadedImage(at, item.name, identity, *facts, pixels))
+                    results.append(LoadedImage(at, item.name, identity, *facts, pixels))
         except ImageError as error:
-            found = [_unusable(at, item, error)] * len(readers)
-        loaded.append(found)
+            results = [_unusable(at, item, error)] * len(readers)
+        loaded.append(results)
     return loaded
 
 

@@ -257,11 +257,11 @@ def _set_of(tensors: Mapping[str, Tensor], record: Mapping[str, Any], source: st
 
 def converted_set(given: Features, rows: Tensor, source: str) -> FeatureSet:
     """The set of `rows`, which are the features `given` as float32, with a notice if different rows became equal."""
-    found = FeatureSet(rows.cpu(), source=source)
+    converted = FeatureSet(rows.cpu(), source=source)
     if merged := merged_rows(given, rows):
         facts = {"count": f"{merged:,}", "total": f"{len(rows):,}", "source": source}
-        found = replace(found, notices=(notice("float32-ties", **facts),))
-    return found
+        converted = replace(converted, notices=(notice("float32-ties", **facts),))
+    return converted
 
 
 def _load_array(path: Path) -> NDArray[Any]:
@@ -367,23 +367,25 @@ def _common(shard: FeatureSet) -> dict[str, object]:
 
 def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
     """Raise an error unless sorted shards are complete, without duplicates, and have the images of their position."""
-    found: dict[int, str] = {}
+    source_of: dict[int, str] = {}
     for info, source in ((_info(shard), printable(shard.source)) for shard in shards):
         rows = info.shard.rows(info.total)
         if rows != range(info.start, info.end):
             text = f"expected the images {rows.start:,} to {rows.stop:,} in shard {info.shard}, found {info.start:,} to {info.end:,}"
             raise _mismatch(name, f"{text}; {_EMBED_AGAIN}")
-        if info.index in found:
-            message = f"{found[info.index]} and {source} are both shard {info.shard}; give each shard once"
+        if info.index in source_of:
+            message = (
+                f"{source_of[info.index]} and {source} are both shard {info.shard}; give each shard once"
+            )
             raise FeatureError(message, code="shards-twice", path=name)
-        found[info.index] = source
+        source_of[info.index] = source
     count = _info(shards[0]).count
-    if len(found) < count:
-        absent = (str(index) for index in range(1, count + 1) if index not in found)
+    if len(source_of) < count:
+        absent = (str(index) for index in range(1, count + 1) if index not in source_of)
         missing = list(islice(absent, 10))  # a damaged file may state a huge count
-        more = ", ..." * (count - len(found) > len(missing))
+        more = ", ..." * (count - len(source_of) > len(missing))
         text = (
-            f"expected {count} shards in {printable(name)}, found {len(found)}; missing: {', '.join(missing)}{more}; "
+            f"expected {count} shards in {printable(name)}, found {len(source_of)}; missing: {', '.join(missing)}{more}; "
             f"write each with `genpr features SOURCE OUT --shard {missing[0]}/{count}`"
         )
         raise FeatureError(text, code="shards-missing", path=name)

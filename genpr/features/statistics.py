@@ -174,11 +174,11 @@ def read_statistics(source: object) -> ReferenceStatistics:
             f"{path} is not a file of reference statistics; expected .npz with mu and sigma, or EDM2's .pkl"
         )
         raise UsageError(text, code="source-kind", path=str(path))
-    found = _read(path)
-    if found is None:
+    statistics = _read(path)
+    if statistics is None:
         text = f"{path} has no mu and sigma; `genpr stats SOURCE OUT.npz` writes them"
         raise DataError(text, code="no-statistics", path=str(path))
-    return found
+    return statistics
 
 
 def _of_folder(path: Path) -> ReferenceStatistics:
@@ -205,8 +205,8 @@ def _read(path: Path) -> ReferenceStatistics | None:
         else:
             with open_regular(path) as file:
                 data = read_bytes(file, MAX_BYTES, name=str(path), what="statistics", code=_DAMAGED)
-            found, facts = _of_pickle(read_plain_pickle(data))
-            moments = _checked(found)
+            unchecked, facts = _of_pickle(read_plain_pickle(data))
+            moments = _checked(unchecked)
         if not moments:
             return None
         sha256, git = _digests(path)
@@ -219,7 +219,7 @@ def _read(path: Path) -> ReferenceStatistics | None:
 
 def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
     """The moments; ValueError if they are too large in total or have invalid names."""
-    found, total = list[FeatureMoments](), 0
+    checked, total = list[FeatureMoments](), 0
     for each in moments:
         total += each.covariance.nbytes
         if total > MAX_BYTES:
@@ -231,8 +231,8 @@ def _checked(moments: Iterable[FeatureMoments]) -> tuple[FeatureMoments, ...]:
                 parse_name(name)
             except UsageError as error:
                 raise ValueError(str(error)) from error
-        found.append(each)
-    return tuple(found)
+        checked.append(each)
+    return tuple(checked)
 
 
 def _stated(name: str, mean: Floats) -> ExtractorInfo:
@@ -305,9 +305,9 @@ def check_statistics_file(
 ) -> None:
     """`check_output` for statistics of `source`; those of another source are kept."""
 
-    def is_of_source(found: Path) -> bool:
+    def is_of_source(other: Path) -> bool:
         try:
-            with zipfile.ZipFile(found) as archive:
+            with zipfile.ZipFile(other) as archive:
                 return bool(source and _record_in(archive)["place"] == place_of(source))
         except CORRUPT_FILE_ERRORS:
             return False

@@ -59,9 +59,9 @@ def load_text_encoder(
 
     if open_family(name):
         clip.check_tokenizer(parse_name(name).base)
-    found = read()
-    assert found is not None
-    return clip.build_text(found, name=parse_name(name), device=resolve_device(device))
+    loaded = read()
+    assert loaded is not None
+    return clip.build_text(loaded, name=parse_name(name), device=resolve_device(device))
 
 
 def is_custom(name: str) -> bool:

@@ -306,8 +306,8 @@ def opener() -> OpenerDirector:
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
     if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
-        found = f"expected {entry.identity}, found {digest} ({size:,} bytes); {hint}"
-        raise WeightsError(f"{source} is not {entry.name}: {found}", code="weights-hash", path=source)
+        difference = f"expected {entry.identity}, found {digest} ({size:,} bytes); {hint}"
+        raise WeightsError(f"{source} is not {entry.name}: {difference}", code="weights-hash", path=source)
 
 
 def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, Tensor]:
@@ -333,12 +333,12 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
-    found, inner = f"a {type(tensors).__name__}", list[object]()
+    kind, inner = f"a {type(tensors).__name__}", list[object]()
     if isinstance(tensors, dict):
-        found = f"a dictionary with {printable(some([*map(str, tensors)], 5))}"
+        kind = f"a dictionary with {printable(some([*map(str, tensors)], 5))}"
         inner = [name for name, value in tensors.items() if isinstance(value, dict)]
     advice = f"; save {printable(str(inner[0]))!r} alone" if inner else ""
-    message = f"{source} must have named tensors only (a state dict), but has {found}{advice}"
+    message = f"{source} must have named tensors only (a state dict), but has {kind}{advice}"
     raise WeightsError(message, code="weights-format", path=source)
 
 

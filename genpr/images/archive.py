@@ -214,8 +214,8 @@ def _checked(header: bytes, at: int) -> tuple[bytes, int]:
     except ValueError:
         stored = -1
     # The lower half of Adler-32 is 1 + the sum of bytes modulo 65,521, ten times as fast as a sum in Python.
-    found = zlib.adler32(header[:148] + b" " * 8 + header[156:]) & 0xFFFF
-    if found != (1 + stored) % _ADLER:
+    checksum = zlib.adler32(header[:148] + b" " * 8 + header[156:]) & 0xFFFF
+    if checksum != (1 + stored) % _ADLER:
         kind = "".join(kind for start, kind in _RENAMED.items() if header.startswith(start) and not at)
         raise tarfile.ReadError(f"it is a {kind} file" if kind else f"there is no header at byte {at:,}")
     size = _number(header[124:136])
@@ -330,16 +330,16 @@ class TarSource(MemberSource[tuple[str, int, int]]):
                     apart.setdefault(key, set()).update(labels)
         if not beside and not apart:
             return None
-        found, last = list[object](), ""
+        by_image, last = list[object](), ""
         for name, offset, _ in map(self.members.__getitem__, range(len(self))):
             label, others = beside.get(offset), apart.get(key_of(name), ())
             if label is None and others:
                 if len(others) > 1 or name == last:
                     raise self._ambiguous(key_of(name))
                 (label,) = others
-            found.append(label)
+            by_image.append(label)
             last = name
-        return SourceLabels(found, f"labels in {self.name}") if set(found) != {None} else None
+        return SourceLabels(by_image, f"labels in {self.name}") if set(by_image) != {None} else None
 
     def _label(self, file: IO[bytes], name: str, offset: int, size: int) -> object:
         """The label in a `.cls` member."""

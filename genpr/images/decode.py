@@ -314,8 +314,8 @@ def decoder_versions() -> dict[str, str]:
     """Versions of the decoders; lossy decoders change pixels between versions."""
     versions = {"pillow": PIL.__version__}
     for library in ("libjpeg_turbo", "webp", "avif"):
-        if found := features.version(library):
-            versions[library] = str(found)
+        if version := features.version(library):
+            versions[library] = str(version)
     return versions
 
 

@@ -201,8 +201,8 @@ def image_suffix(name: str) -> str:
 
 def unread_format(data: bytes) -> str | None:
     """Name of the format of an image that genpr does not read, by its first bytes."""
-    found = next((name for name, pattern in _OTHER if pattern.match(data[:START])), None)
-    return found or ("TGA" if data.endswith(b"TRUEVISION-XFILE.\0") else None)
+    by_start = next((name for name, pattern in _OTHER if pattern.match(data[:START])), None)
+    return by_start or ("TGA" if data.endswith(b"TRUEVISION-XFILE.\0") else None)
 
 
 def is_image_start(start: bytes) -> bool:

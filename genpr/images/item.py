@@ -222,12 +222,12 @@ def filter_images(
             others[short(suffix, _LONGEST_SUFFIX)] += 1
     if n_images:
         return
-    found, first = "it is empty", list(count_suffixes(others).items())[:5]
+    content, first = "it is empty", list(count_suffixes(others).items())[:5]
     if others:
         shown = ", ".join(f"{suffix} ({count:,})" for suffix, count in first)
-        found = f"{others.total():,} other files, suffixes: {shown}"
+        content = f"{others.total():,} other files, suffixes: {shown}"
     hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in first if suffix in _HINTS)
-    text = f"{container} has no images ({found}{hints}); accepted are {', '.join(READABLE_SUFFIXES)}"
+    text = f"{container} has no images ({content}{hints}); accepted are {', '.join(READABLE_SUFFIXES)}"
     raise DataError(text, code="no-images", path=container)
 
 
@@ -240,8 +240,8 @@ def count_suffixes(others: Counter[str]) -> dict[str, int]:
 
 def passed_over(source: ImageSource) -> dict[str, int]:
     """Numbers of files in the containers of a source that are no images, by suffix, "hidden", "link" or "none"."""
-    found: dict[str, int] = getattr(source, "passed_over", {})
-    return found
+    counts: dict[str, int] = getattr(source, "passed_over", {})
+    return counts
 
 
 def passed_over_text(counts: Mapping[str, int]) -> str:

@@ -142,8 +142,8 @@ def labels_in(
         raise DataError(text, code="no-labels", path=origin)
     (label,) = columns.labels
     names = columns.classes.get(label)
-    found = [_class_of(value, names, label, origin) for piece in values(label) for value in piece]
-    return SourceLabels(found, f"column {short(label)} of {origin}")
+    classes = [_class_of(value, names, label, origin) for piece in values(label) for value in piece]
+    return SourceLabels(classes, f"column {short(label)} of {origin}")
 
 
 def _class_of(value: object, names: Sequence[str] | None, label: str, origin: str) -> object:
@@ -264,7 +264,7 @@ def parquet_files(folder: Path) -> list[str]:
 
 def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> ConcatSource:
     """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
-    splits = dict(reversed([found for each in files if (found := _split_of(PurePosixPath(each)))]))
+    splits = dict(reversed([split for each in files if (split := _split_of(PurePosixPath(each)))]))
     if len(splits) > 1:
         raise several_splits_error(name, sorted(splits), str(folder / splits[min(splits)]))
     return concat_sources(

@@ -86,13 +86,13 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
         raise _bad_pattern(
             text, "contains **, which is not expanded; write the levels, as in 'shards/*/*.tar'"
         )
-    found, missing = set[str](), list[str]()
+    existing, missing = set[str](), list[str]()
     for each in alternatives:
         matches = [each] if os.path.lexists(each) else _matches(each)
-        found.update(matches)
+        existing.update(matches)
         if not matches:
             missing.append(each)
-    if not found:
+    if not existing:
         message = f"nothing matches the pattern {text!r}; check its spelling"
         raise UsageError(message, code="path-not-found", path=text)
     if missing:
@@ -102,22 +102,22 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
             "write the missing files, or correct the pattern"
         )
         raise UsageError(message, code="path-not-found", path=first)
-    return tuple(Path(each) for each in sorted(found, key=os.fsencode))
+    return tuple(Path(each) for each in sorted(existing, key=os.fsencode))
 
 
 def _matches(pattern: str) -> list[str]:
     """The paths that match a pattern without braces; a part that exists literally is not a pattern."""
     bases = [""]
     for part in Path(pattern).parts:
-        matcher, found = re.compile(fnmatch.translate(part)), list[str]()
+        matcher, matching = re.compile(fnmatch.translate(part)), list[str]()
         for base in bases:
             path = os.path.join(base, part)  # noqa: PTH118 - a Path would change the spelling
             if os.path.lexists(path):
-                found.append(path)
+                matching.append(path)
             elif _WILD.search(part):
                 names = (name for name in _names_in(base) if part[0] == "." or name[0] != ".")
-                found += [os.path.join(base, name) for name in names if matcher.match(name)]  # noqa: PTH118
-        bases = found
+                matching += [os.path.join(base, name) for name in names if matcher.match(name)]  # noqa: PTH118
+        bases = matching
     return bases
 
 

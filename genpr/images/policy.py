@@ -73,15 +73,15 @@ class DecodePolicy:
             self._parse_prepare()
 
     def _parse_prepare(self) -> None:
-        found = _PREPARE.fullmatch(str(self.prepare))
-        side = int(found[2]) if found else 0
-        if found is None or side > _MAX_SIDE:
+        match = _PREPARE.fullmatch(str(self.prepare))
+        side = int(match[2]) if match else 0
+        if match is None or side > _MAX_SIDE:
             needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MAX_SIDE}"
             raise UsageError(f"prepare must be {needed}, not {self.prepare!r}", code="bad-option")
         if side * side > self.max_pixels:
             text = f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"
             raise UsageError(text, code="bad-option")
-        object.__setattr__(self, "preparation", (found[1], side))
+        object.__setattr__(self, "preparation", (match[1], side))
         self.choices["prepare"] = self.prepare
 
 

@@ -86,8 +86,8 @@ def _open_several(several: Sequence[Path], text: str, name: str, choice: str | N
     """Open the paths that match the pattern `text`, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
-        found = ", ".join(f"{kind} ({path})" for kind, path in sorted(kinds.items()))
-        message = f"the pattern {text!r} matches different kinds of sources: {found}; make it more specific"
+        listed = ", ".join(f"{kind} ({path})" for kind, path in sorted(kinds.items()))
+        message = f"the pattern {text!r} matches different kinds of sources: {listed}; make it more specific"
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
         if choice is not None:

@@ -194,13 +194,13 @@ class InceptionNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Turn float32 (n, 3, 299, 299) in -1..1 into float32 (n, sum of the layers)."""
-        found = {}
+        outputs = {}
         for name, value in self._walk(x):
             if name in self._layers:
-                found[name] = value()
-            if len(found) == len(self._layers):  # deeper layers are not needed
+                outputs[name] = value()
+            if len(outputs) == len(self._layers):  # deeper layers are not needed
                 break
-        return _join([found[name] for name in self._layers])
+        return _join([outputs[name] for name in self._layers])
 
     def _walk(self, x: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
         """The layers, from shallow to deep."""

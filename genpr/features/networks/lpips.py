@@ -33,11 +33,11 @@ MIN_SIDE = {"alex": 31, "vgg": 16}
 def own_weights(net: str, weights: str | os.PathLike[str] | None) -> dict[WeightsFile, Path | None]:
     """The files of backbone and linear layers, each with its path if it is `weights` or in that folder."""
     given = Path(weights or "")
-    found = dict[WeightsFile, Path | None]()
+    paths = dict[WeightsFile, Path | None]()
     for file in known_weights.LPIPS[net]:
         path = given / file.name if given.is_dir() else given
-        found[file] = path if weights is not None and path.name == file.name and path.is_file() else None
-    return found
+        paths[file] = path if weights is not None and path.name == file.name and path.is_file() else None
+    return paths
 
 
 class PerceptualDistance:
