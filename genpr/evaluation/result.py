@@ -490,7 +490,7 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
     if decoding:
         recipe["decoding"] = decoding
     if metric.k is not None:
-        recipe |= {"k": metric.k, "ties": result.ties}
+        recipe |= {"k": metric.k, "ties": result.ties, "distances": "exact"}
     return recipe
 
 

@@ -310,7 +310,6 @@ WRONG = {
     "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),
     "nothing": pickle.dumps({"fid": 1}, 4),
     "a frame of 2^62": b"\x80\4\x95" + (2**62).to_bytes(8, "little") + b"}.",
-    "deep": pickle.dumps(nested(), 4),
     "dicts in dicts": b"\x80\3" + b"}X\1\0\0\0a" * 30_000 + b"N" + b"s" * 30_000 + b".",
     "no dict": pickle.dumps(MU, 4),
     "a name that is none": pickle.dumps({"inception@x": EDM2["fid"]}, 4),
