@@ -13,9 +13,9 @@ from _coverage_population import Population
 from _coverage_sets import DATA_SETS, EQUAL, Sets, Size
 from torch import Tensor
 
-from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.reference import Reference
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import Embedder, SourceFeatures
@@ -219,10 +219,10 @@ def scores(
         features.require(plan.needs[role].extractors or (plan.own,), minimum=plan.needs[role].least)
         return features
 
-    fitted = FittedMetrics(plan, source(real, "real"), embedder, given={}, diagnostics=False)
+    reference = Reference(plan, source(real, "real"), embedder)
     found = {}
     for generator, rows in fakes.items():
-        values = fitted.score(source(rows, "fake"), {}).values
+        values = reference.values(source(rows, "fake")).values
         found[generator] = {name: value for name in plan.extractors if (value := values[name]) is not None}
     return found
 

@@ -6,6 +6,7 @@ Every diagnostic has a threshold far from random variation, so that two halves o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, short
-from genpr.evaluation.fitted_metrics import NeighborResult
 from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
@@ -26,7 +26,7 @@ from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.modes import RealKinds
-from genpr.metrics.neighbor_metrics import IntervalLimit, least_for_interval
+from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_for_interval
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
@@ -51,46 +51,45 @@ _ORDERED = 0.9
 _SHOWN = 3
 
 
-def notices_of(
-    reals: FeatureSet,
-    fakes: FeatureSet,
-    identities: tuple[Identities, Identities],
-    metrics: Mapping[str, MetricValue],
-    *,
-    plan: ScorePlan,
-    source: SourceFeatures,
-    fake_labels: object,
-    statistics: ReferenceStatistics | None,
-    device: torch.device,
-    deviations: Sequence[str],
-    neighbors: NeighborResult | None,
-    kinds: Callable[[], RealKinds | None],
-) -> tuple[Notice, ...]:
-    """All notices about a score, the most important first.
+@dataclass(frozen=True)
+class Evidence:
+    """What a score knows of its two sets: what notices, pages and values of images are made from."""
 
-    `source` has the features of the fakes by all extractors, and `statistics` are those in the file of the fakes.
-    """
-    found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
+    plan: ScorePlan
+    reals: FeatureSet  # the features that identify the two sets in the result
+    fakes: FeatureSet
+    identities: tuple[
+        Identities, Identities
+    ]  # hashes of the reals and of the fakes, for copies and duplicates
+    fake_source: SourceFeatures  # the features of the fakes by all extractors
+    metrics: Mapping[str, MetricValue]
+    deviations: tuple[str, ...]  # from the protocol
+    statistics: ReferenceStatistics | None  # mean and covariance in the file of the fakes
+    fake_labels: object  # as given by the user
+    neighbors: NeighborScores | None  # the search behind the metrics of neighbors
+    counted: tuple[FeatureSet, FeatureSet] | None  # reals and fakes of this search
+    diagnostics: ManifoldDiagnostics | None  # None for a search of parts of the sets
+    kinds: Callable[[], RealKinds | None]  # clusters of the reals, computed on first use
+    device: torch.device
+
+
+def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
+    """All notices about a score, the most important first."""
+    plan, reals, fakes, metrics = evidence.plan, evidence.reals, evidence.fakes, evidence.metrics
+    found = input_notices(
+        reals, fakes, *evidence.identities, protocol=plan.protocol.name, deviations=evidence.deviations
+    )
     if plan.statistics is not None:
         found += _statistics_notices(reals, fakes, plan, plan.statistics)
     copying = []
     if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
         copying.append(notice("copying", z=f"{z:.1f}"))
-    if neighbors is None or neighbors.diagnostics is None:
+    if evidence.diagnostics is None:
         notices = [*found, *copying]
     else:
         known = set(map(attrgetter("code"), found))
-        notices = [*near_duplicate_notices(neighbors.diagnostics, known), *found]
-        notices += diagnose(
-            reals,
-            fakes,
-            metrics,
-            neighbors.diagnostics,
-            kinds=kinds,
-            distinct=identities[1].first_rows() if identities[1].n_duplicates else None,
-            known=known,
-            copying=copying,
-        )
+        notices = [*near_duplicate_notices(evidence.diagnostics, known), *found]
+        notices += diagnose(evidence, evidence.diagnostics, known=known, copying=copying)
     overlap = {each.name: metrics[each.name].value for each in _OVERLAP if each.name in metrics}
     is_explained = any(each.code in _SHRUNKEN for each in notices)
     if len(overlap) > 1 and not any(overlap.values()) and not is_explained:
@@ -98,32 +97,28 @@ def notices_of(
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
-    notices += _notices_of_fakes(source, fakes, metrics, plan=plan, fake_labels=fake_labels, device=device)
+    notices += _notices_of_fakes(evidence)
     if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
-        given = [each for each in (plan.statistics, statistics) if each is not None and not each.decoder]
+        given = [each for each in (plan.statistics, evidence.statistics) if each and not each.decoder]
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
-    if neighbors is not None and neighbors.missing_intervals:
-        notices += interval_notices(neighbors.missing_intervals, plan.ks, min(len(reals), len(fakes)))
+    if evidence.neighbors is not None and evidence.neighbors.missing_intervals:
+        smaller = min(len(reals), len(fakes))
+        notices += interval_notices(evidence.neighbors.missing_intervals, plan.ks, smaller)
     return tuple(notices)
 
 
-def _notices_of_fakes(
-    fakes: SourceFeatures,
-    features: FeatureSet,
-    metrics: Mapping[str, MetricValue],
-    plan: ScorePlan,
-    fake_labels: object,
-    device: torch.device,
-) -> list[Notice]:
+def _notices_of_fakes(evidence: Evidence) -> list[Notice]:
     """Notices about the order, the classes and the number of the fakes, for protocols and metrics of fakes alone."""
+    plan, metrics, fakes = evidence.plan, evidence.metrics, evidence.fake_source
     chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
         probabilities = fakes[plan.extractors[name]].features
-        found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=device)
+        found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=evidence.device)
     if plan.protocol.balanced_labels:
-        found += _label_notices(fakes.opened, features, fake_labels, protocol=plan.protocol.name)
-    if VENDI.name in metrics and len(features) < _CONVERGED:
-        found.append(notice("vendi-not-converged", n=f"{len(features):,}", needed=f"{_CONVERGED:,}"))
+        protocol = plan.protocol.name
+        found += _label_notices(fakes.opened, evidence.fakes, evidence.fake_labels, protocol=protocol)
+    if VENDI.name in metrics and len(evidence.fakes) < _CONVERGED:
+        found.append(notice("vendi-not-converged", n=f"{len(evidence.fakes):,}", needed=f"{_CONVERGED:,}"))
     return found
 
 
@@ -281,17 +276,14 @@ def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
 
 
 def diagnose(
-    reals: FeatureSet,
-    fakes: FeatureSet,
-    metrics: Mapping[str, MetricValue],
+    evidence: Evidence,
     diagnostics: ManifoldDiagnostics,
     *,
-    kinds: Callable[[], RealKinds | None],
-    distinct: Sequence[int] | None,
     known: Collection[str],
-    copying: Sequence[Notice] = (),
+    copying: Sequence[Notice],
 ) -> list[Notice]:
     """Notices about the position of the fakes relative to the reals, the most important first."""
+    reals, fakes, metrics = evidence.reals, evidence.fakes, evidence.metrics
     notices = []
     if "duplicates" not in known:
         for role, share in zip(("real", "fake"), diagnostics.flat, strict=True):
@@ -314,8 +306,9 @@ def diagnose(
         shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
         largest = f"{outliers[0].share:.1%}"
         notices.append(notice("outlier-dominance", count=len(outliers), share=largest, shown=shown))
-    if is_plausible and (of_reals := kinds()) is not None:
-        fake_rows = None if distinct is None else torch.tensor(distinct)
+    if is_plausible and (of_reals := evidence.kinds()) is not None:
+        fake_ids = evidence.identities[1]
+        fake_rows = torch.tensor(fake_ids.first_rows()) if fake_ids.n_duplicates else None
         if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
             facts = {"shown": ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])}
             facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -13,16 +13,19 @@ from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan, with_pinned
-from genpr.evaluation.reference import FittedReference
+from genpr.evaluation.reference import Reference
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.registry import HELD_OUT
+from genpr.notices import Notice
 from genpr.validation import entry_point
+
+T = TypeVar("T")
 
 ImageValues = Literal["none", "if possible", "required"]
 """Whether the values of each image are computed; "if possible" needs a metric of neighbors and enough reals."""
@@ -91,17 +94,20 @@ def score_with(
         fakes = run.embed(opened, "fake")
         run.fit(like_fakes=score_held_out)
         like_fakes = run.held_out.cut(fakes.n) if score_held_out and run.held_out is not None else None
-        scored = []
-        for reference in run.references:
-            found = run.score(reference, fakes, scorer=scorer, by_image=run.has_images(images))
-            if like_fakes is not None:
-                found = replace(found, held_out=reference.score(like_fakes))
-            scored.append(found)
+        by_image, scored = run.has_images(images), []
+        for index in range(len(choices)):
+            held_out = None if like_fakes is None else run.score(like_fakes, index).result
+            found = run.score(fakes, index, scorer=scorer, by_image=by_image)
+            scored.append(replace(found, held_out=held_out))
         return scored
 
 
 class _Run:
-    """One set of reals: opened and planned for one or several options, then embedded and fitted once."""
+    """One set of reals: opened and planned for one or several options, then embedded and fitted once.
+
+    If `device="auto"` chose a GPU with too little memory, reals are fitted again on the CPU, which all later scores use; their
+    notices state this.
+    """
 
     def __init__(self, real: object, choices: Sequence[ScoreOptions]) -> None:
         self.options = with_pinned(choices)  # before anything is opened
@@ -111,7 +117,8 @@ class _Run:
         self.labels: LabelConfig | None = None
         self._opened_held_out: OpenedInput | None = None
         self.held_out: SourceFeatures | None = None
-        self.references: list[FittedReference] = []
+        self.references: list[Reference] = []
+        self._notices: dict[Notice, None] = {}
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
         if self.options.held_out is not None:
@@ -166,8 +173,17 @@ class _Run:
             needs = "fake" if like_fakes else None
             self.held_out = self.embed(self._opened_held_out, "held-out", needs=needs)
         for plan in self.plans:
-            kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
-            self.references.append(FittedReference(plan, self.real, self.embedder, kept, self.labels))
+            self.references.append(self._on_device(self.embedder, partial(self._fitted, plan)))
+            self.references[-1].check_ranks()
+
+    def _fitted(self, plan: ScorePlan, embedder: Embedder) -> Reference:
+        kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
+        return Reference(plan, self.real, embedder, kept, self.labels)
+
+    def _on_device(self, embedder: Embedder, work: Callable[[Embedder], T]) -> T:
+        value, notices = with_cpu_fallback(embedder, work, "for the metrics")
+        self._notices |= dict.fromkeys(notices)
+        return value
 
     def check_images(self, images: ImageValues) -> None:
         """Raise an error if values of images are required and cannot be computed."""
@@ -184,19 +200,29 @@ class _Run:
 
     def score(
         self,
-        reference: FittedReference,
         fakes: SourceFeatures,
+        index: int = 0,
         *,
         scorer: ClassScorer | None = None,
         by_image: bool = False,
     ) -> Scored:
-        """Score embedded fakes."""
-        images = reference.per_image(fakes) if by_image else None
-        result = reference.score(fakes) if images is None else images.result
-        if scorer is None:
-            return Scored(result, images=images)
-        classes = scorer.score(self.real, fakes, result)
-        return Scored(classes.overall, classes, None if images is None else replace(images, classes=classes))
+        """Score embedded fakes by the plan of an index."""
+
+        def work(embedder: Embedder) -> Result | PerImageScores:
+            if embedder is not self.references[index].embedder:
+                self.references[index] = self._fitted(self.plans[index], embedder)
+            reference = self.references[index]
+            return reference.per_image(fakes) if by_image else reference.score(fakes)
+
+        found = self._on_device(self.references[index].embedder, work)
+        images = found if isinstance(found, PerImageScores) else None
+        result = found.result if isinstance(found, PerImageScores) else found
+        result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
+        classes = None if scorer is None else scorer.score(self.real, fakes, result)
+        result = result if classes is None else classes.overall
+        if images is not None:
+            images = replace(images, result=result, classes=classes)
+        return Scored(result, classes, images)
 
 
 @takes_options(ScoreOptions)
@@ -241,7 +267,10 @@ class Evaluator:
             self._run = _Run(real, [options])
             self._run.embed_real()
             self._run.fit()
-        (self._reference,) = self._run.references
+
+    @property
+    def _reference(self) -> Reference:
+        return self._run.references[0]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -360,4 +389,4 @@ class Evaluator:
             opened = run.open_fake(fake)
             scorer = run.class_scorer(opened, classes)
             fakes = run.embed(opened, "fake", cache=cache)
-            return run.score(self._reference, fakes, scorer=scorer, by_image=images != "none")
+            return run.score(fakes, scorer=scorer, by_image=images != "none")

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from genpr.errors import DataError, UsageError, get_named, printable, short
-from genpr.evaluation.fitted_metrics import FittedNeighbors
 from genpr.evaluation.labels import (
     LABELS_HINT,
     LabeledImages,
@@ -22,7 +21,7 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
-from genpr.metrics.neighbor_metrics import least_images
+from genpr.metrics.neighbor_metrics import NeighborMetrics, least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
@@ -242,11 +241,16 @@ class ClassScorer:
         return chosen, tuple(left_out)
 
     def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
-        plan = replace(self._plan, ks={name: self._plan.ks[name] for name in self._metrics})
-        seed = self._embedder.options.seed
-        fitted = FittedNeighbors(real, plan, device=device, seed=seed, diagnostics=False)
-        found = fitted.score(fake).values
-        metrics = {name: value for name, value in found.items() if value is not None}
+        fitted = NeighborMetrics(
+            real.features,
+            ks={name: self._plan.ks[name] for name in self._metrics},
+            ties=self._plan.ties,
+            intervals=self._plan.intervals,
+            seed=self._embedder.options.seed,
+            device=device,
+        )
+        values = fitted.score(fake.features).values
+        metrics = {name: value for name, value in values.items() if value is not None}
         return ClassScore(label, len(real), len(fake), metrics)
 
 

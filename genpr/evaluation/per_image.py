@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError, count_of
-from genpr.evaluation.fitted_metrics import NeighborResult
 from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan
@@ -94,17 +93,17 @@ class PerImageScores:
         return str(self.result)
 
     @classmethod
-    def from_result(
+    def from_rows(
         cls,
         result: Result,
-        neighbors: NeighborResult,
+        counted: tuple[FeatureSet, FeatureSet],
         rows: tuple[Rows, Rows],
         *,
         k: Mapping[str, int],
         ties: Ties,
     ) -> PerImageScores:
-        """Create the record from the search of a score and the values of fakes and reals."""
-        reals, fakes = neighbors.reals, neighbors.fakes
+        """Create the record from the reals and fakes of a score, and the values of fakes and reals."""
+        reals, fakes = counted
         of_fakes, of_reals = rows
         return cls(
             result,

@@ -51,7 +51,8 @@ class NeighborScores:
 
     values: Values  # by metric, None where it is undefined
     missing_intervals: dict[str, IntervalLimit]  # why a metric has no requested interval
-    fakes: CountedFakes  # the fakes, counted against the reals
+    reals: RealManifold  # the reals with their balls
+    fakes: CountedFakes  # the fakes, counted against them
 
 
 class NeighborMetrics:
@@ -144,7 +145,7 @@ class NeighborMetrics:
             if value is not None:
                 halved = of_halves.get(name) if _has_interval(name, value.value) else None
                 values[name] = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
-        return NeighborScores(values, missing_intervals, counted)
+        return NeighborScores(values, missing_intervals, self.reals, counted)
 
     def _leave_one_out(self, m: int) -> dict[Ball, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""

@@ -55,7 +55,7 @@ def test_mismatched_labels_are_an_error_before_anything_is_computed(
 ):
     """Also for feature files, whose names are known."""
     monkeypatch.setattr(
-        "genpr.evaluation.reference.FittedReference.__init__",
+        "genpr.evaluation.reference.Reference.__init__",
         lambda *_, **__: pytest.fail("the reals were fitted"),
     )
     strange = tmp_path / "strange.csv"

@@ -7,7 +7,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.evaluation import reference
+from genpr.evaluation import evaluator, reference
 from genpr.evaluation.result import result_of
 from genpr.features.inputs import open_input
 from genpr.features.options import EmbedOptions
@@ -52,8 +52,8 @@ def test_control_depends_only_on_the_content_of_the_reals_and_is_computed_once(r
     real = rng.normal(size=(50, 4))
     found, control_of = [], reference.control_of
     monkeypatch.setattr(reference, "control_of", lambda *args: found.append(control_of(*args)) or found[-1])
-    evaluator = genpr.Evaluator(real)
-    one, other = (evaluator.score(fake) for fake in rng.normal(size=(2, 60, 4)))
+    fitted = genpr.Evaluator(real)
+    one, other = (fitted.score(fake) for fake in rng.normal(size=(2, 60, 4)))
     assert one.control == other.control == found[0]
     assert len(found) == 1
     assert genpr.score(real, rng.normal(size=(30, 4))).control == one.control
@@ -82,7 +82,8 @@ LEAST = {  # reals and fakes without which a metric is undefined
 @pytest.mark.parametrize("name", LEAST)
 @pytest.mark.parametrize("side", [0, 1])
 def test_too_few_images_are_an_error_before_anything_is_computed(rng, name, side, monkeypatch):
-    monkeypatch.setattr(reference, "FittedMetrics", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(reference, "Reference", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(evaluator, "Reference", lambda *_, **__: pytest.fail("computed"))
     sizes = [*LEAST[name]]
     sizes[side] -= 1
     with raising(genpr.DataError, "too-few-images"):

@@ -10,12 +10,13 @@ from raising import raising
 import genpr
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
-from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.reference import Reference
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import EmbedOptions
 from genpr.features.source_features import Embedder
+from genpr.features.statistics import FeatureMoments
 from genpr.images.source import choose_rows
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.registry import DEFAULT_METRICS, METRICS
@@ -180,11 +181,19 @@ def test_distance_to_given_statistics_has_a_variant(rng):
     sides = torch.from_numpy(rng.normal(size=(2, 20, 3)).astype(np.float32))
     real, fake = (FeatureSet(side, "s") for side in sides)
     spaces = {"fd": "any", "kd": "any"}
-    plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", extractors=spaces)
+    plan = ScorePlan(
+        protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", extractors=spaces, control=False
+    )
 
     def score(real_moments, fake_moments):
-        fitted = FittedMetrics(plan, {"any": real}, Embedder(EmbedOptions(device="cpu")), given=real_moments)
-        return fitted.score({"any": fake}, fake_moments).values
+        moments = {
+            name: FeatureMoments("mu", each.mean.numpy(), each.covariance.numpy())
+            for name, each in real_moments.items()
+        }
+        reference = Reference(
+            replace(plan, given=moments), {"any": real}, Embedder(EmbedOptions(device="cpu"))
+        )
+        return reference.values({"any": fake}, fake_moments).values
 
     given = Gaussian.from_features(real.features + 1)
     values = score({"fd": given}, {})

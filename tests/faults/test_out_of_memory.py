@@ -162,7 +162,7 @@ def test_evaluator_is_fitted_again_after_a_fallback_without_memory(full_gpu, mon
     evaluator = genpr.Evaluator(given[0], device="auto", **options)
     full_gpu()
     with monkeypatch.context() as patch, raising(ResourceError, "oom"):
-        patch.setattr("genpr.evaluation.reference.FittedMetrics", lambda *_, **__: list(range(2**60)))
+        patch.setattr("genpr.evaluation.reference.NeighborMetrics", lambda *_, **__: list(range(2**60)))
         evaluator.score(given[1])
     assert counts(evaluator.score(given[1])) == counts(genpr.score(*given, device="cpu", **options))
 
