@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.criterion import PARETO, number_of
 from genpr.checkpoints.rank import Objective, Ranking
-from genpr.errors import printable
+from genpr.errors import some
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import ALL_METRICS
-from genpr.report.score_tables import blocks_of, ends_text
 from genpr.report.text import (
-    WIDTH,
     Table,
-    and_more,
     cut,
-    head_width,
     interval,
     number,
     plus_minus,
-    table,
     wrapped,
 )
 
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from genpr.checkpoints.sweep import Sweep, SweepPoint
 
 _LONG = 9  # longer names of a metric are shown only above the table
-_MAX_NAMES = 3
 
 
 def ranking_table(ranking: Ranking) -> str:
@@ -66,15 +60,14 @@ def ranking_rows(ranking: Ranking) -> Table:
             difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
         row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
         row += [number(ranking.results[entry.name][name]) for name in shown]
-        row += [number(entry.value), ends_text(entry.interval), difference * (entry.name != ranking.winner)]
+        row += [number(entry.value), interval(entry.interval), difference * (entry.name != ranking.winner)]
         rows.append(row)
     bounds = ", ± its simultaneous 95 % bound" * ranking.has_bounds
     lines = [f"to the winner: {by} minus that of {ranking.winner}{bounds}"] * (len(rows) > 1)
     lines += ["*: with 95 % confidence, the true best is among these"] * ranking.has_bounds
     valued = [ranking.results[entry.name] for entry in ranking.entries if entry.value is not None]
-    nulls = {number(criterion.null(result)) for result in valued}
-    if len(nulls) == 1 and nulls != {number(None)}:
-        lines.append(f"{by} of a perfect generator: {nulls.pop()}")
+    nulls = {number(criterion.null(result)) for result in valued} - {"-"}
+    lines += [f"{by} of a perfect generator: {null}" for null in nulls if len(nulls) == 1]
     heads = [
         "rank",
         "checkpoint",
@@ -83,7 +76,7 @@ def ranking_rows(ranking: Ranking) -> Table:
         "95 % interval",
         "to the winner",
     ]
-    return Table(f"By {by}, {ranking.better} is better", heads, rows, [*lines, *ranking.remarks], texts=(1,))
+    return Table(f"By {by}, {ranking.better} is better", heads, rows, [*lines, *ranking.remarks], {1})
 
 
 def _front_rows(ranking: Ranking) -> Table:
@@ -93,34 +86,21 @@ def _front_rows(ranking: Ranking) -> Table:
         for name in F_SCORE_METRICS:
             found = ranking.results[entry.name].metrics.get(name)
             row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
-        by = [", ".join(entry.dominated_by[:_MAX_NAMES])]
-        rows.append([*row, " ".join([*by, *and_more(len(entry.dominated_by) - _MAX_NAMES, "more")])])
-    heads = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
-    heads = ["rank", "checkpoint", *heads, "dominated by"]
-    return Table("", heads, rows, ranking.remarks, texts=(1, len(heads) - 1))
-
-
-_MAX_METRICS = 4  # with their intervals in a row
-_F1, _MARK = 5, 9  # columns of a value and of the longest mark
-_AXIS = 12  # columns of the name of the axis
+        rows.append([*row, some(entry.dominated_by)])
+    columns = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
+    heads = ["rank", "checkpoint", *columns, "dominated by"]
+    return Table("", heads, rows, ranking.remarks, {1, len(heads) - 1})
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
     """Settings as rows and metrics as columns, then the best setting."""
-    metrics = list(sweep.points[0].result.metrics)[:_MAX_METRICS]
-    room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
-    cells = {name: [_sweep_cell(point, name) for point in sweep.points] for name in metrics}
-    widths = [2 + max(head_width(name), *(len(printable(cell)) for cell in cells[name])) for name in metrics]
-    names = blocks_of(metrics, widths, room)[0]
-    front, best = {each.setting for each in sweep.front}, sweep.best(objective)
-    rows = []
-    for index, point in enumerate(sweep.points):
-        marks = ["best"] * (best is not None and best.setting == point.setting)
-        marks += ["dominated"] * (point.setting not in front)
-        values = [cells[name][index] for name in names]
-        rows.append([f"{point.setting:g}", *values, f"{point.values['f1']:.3f}", " ".join(marks)])
-    text = table([cut(sweep.axis, _AXIS), *names, "f1", ""], rows, texts=(-1,))
-    return "\n".join([text, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
+    axis, metrics = cut(sweep.axis, 12), sweep.points[0].result.metrics
+    records = [
+        {axis: f"{point.setting:g}", "f1": f"{point.values['f1']:.3f}"}
+        | {name: _sweep_cell(point, name) for name in metrics}
+        for point in sweep.points
+    ]
+    return str(Table.of("", records, _sweep_legend(sweep, objective)))
 
 
 def _sweep_cell(point: SweepPoint, name: str) -> str:
@@ -133,67 +113,63 @@ def _sweep_cell(point: SweepPoint, name: str) -> str:
     return f"{number(metric.value)} [{interval(metric.interval, ', ', as_values=True)}]"
 
 
-def _sweep_legend(
-    sweep: Sweep, objective: Objective, best: SweepPoint | None, names: Sequence[str]
-) -> list[str]:
+def _sweep_legend(sweep: Sweep, objective: Objective) -> list[str]:
     from genpr.checkpoints.sweep import warnings_of
 
-    axis, metrics = sweep.axis, sweep.points[0].result.metrics
-    known = [name for name in names if metrics[name].known_null is not None]
-    nulls = [f"{name} {number(metrics[name].known_null)}" for name in known]
-    reached = "no setting meets the constraint" if best is None else f"{axis} = {best.setting:g}"
-    lines = [*[f"null: {', '.join(nulls)}"] * bool(nulls), f"best ({objective}): {reached}"]
+    axis, best = sweep.axis, sweep.best(objective)
+    known = {name: each.known_null for name, each in sweep.points[0].result.metrics.items()}
+    nulls = [f"{name} {number(null)}" for name, null in known.items() if null is not None]
+    lines = [f"null: {', '.join(nulls)}"] * bool(nulls)
+
+    def at(points: Iterable[SweepPoint]) -> str:
+        return f"{axis} = {', '.join(f'{point.setting:g}' for point in points)}"
+
+    lines.append(f"best ({objective}): {at([best]) if best else 'no setting meets the constraint'}")
     contenders = sweep.contenders(objective)
     if contenders and best is not None and len(sweep.points) > 1:
-        others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
-        tied = f"{axis} = {', '.join(others)}" if others else "no other setting"
+        others = [point for point in contenders if point.setting != best.setting]
+        tied = at(others) if others else "no other setting"
         lines.append(f"statistically tied with it: {tied} (simultaneous 95 % bounds)")
-    lines.append("dominated: another setting has at least the same precision and recall, and one is higher")
-    if unlike := sweep.differences:
-        listed = " ".join([unlike[0], *and_more(len(unlike) - 1, "more")])
-        lines.append(f"warning: not all points were scored alike, which may change values: {listed}")
-    for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
-        settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
-        lines.append(f"warning [{code}]: at {axis} = {', '.join(settings)}")
-    return lines
-
-
-_MAX_WATCHED = 5  # metrics that fit 80 columns
+    front = {each.setting for each in sweep.front}
+    if dominated := [point for point in sweep.points if point.setting not in front]:
+        what = "another setting has at least the same precision and recall, and one is higher"
+        lines.append(f"dominated: {at(dominated)} ({what})")
+    if unlike := some(sweep.differences, 1, longest=200):
+        lines.append(f"warning: not all points were scored alike, which may change values: {unlike}")
+    points: dict[str, list[SweepPoint]] = {}
+    for point in sweep.points:
+        for code in warnings_of(point.result):
+            points.setdefault(code, []).append(point)
+    return [*lines, *(f"warning [{code}]: at {at(found)}" for code, found in points.items())]
 
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
     """One score of a training run in one line."""
-    values = _values(record, by)
-    found = ", ".join(f"{name} {number(values[name])}" for name in _first_metrics([values], by))
+    found = ", ".join(f"{name} {number(value)}" for name, value in _values(record, by).items())
     return f"{record['name']}: {found}" + " (best so far)" * is_best
 
 
 def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
     """Every recorded source of a training run in the order of the file, then the best by one metric."""
     values = [_values(record, by) for record in records]
-    names = _first_metrics(values, by)
-    rows = []
-    for record, known in zip(records, values, strict=True):
-        cells = [number(known.get(name)) for name in names]
-        rows.append([record["name"], f"{record['n_fake']:,}", *cells, "best" * (record is best)])
-    lines = [table(["source", "images", *names, ""], rows, texts=(0, -1), whole="none")]
+    names = dict.fromkeys(name for each in values for name in each)
+    rows = [
+        {"source": record["name"], "images": f"{record['n_fake']:,}"}
+        | {name: number(known.get(name)) for name in names}
+        for record, known in zip(records, values, strict=True)
+    ]
+    lines = []
     if best is not None:
         value, better = number(_values(best, by)[by]), number_of(by).better
-        lines.append(wrapped(f"best by {by} ({better} is better): {best['name']}, {value}"))
+        lines.append(f"best by {by} ({better} is better): {best['name']}, {value}")
     sizes = sorted({record["n_fake"] for record in records})
     if len(sizes) > 1:
         text = f"sources have {sizes[0]:,} to {sizes[-1]:,} images, and recall and coverage depend on the number of images"
-        lines.append(wrapped(text))
-    return "\n".join(lines)
+        lines.append(text)
+    return str(Table.of("", rows, lines))
 
 
 def _values(record: Record, by: str) -> dict[str, float]:
-    """Values by metric, including the ranking criterion."""
+    """Values by metric, that of the ranking criterion first."""
     value = number_of(by).value_in(record["metrics"])
-    return {**record["metrics"], **({} if value is None else {by: value})}
-
-
-def _first_metrics(values: Sequence[Mapping[str, float]], by: str) -> list[str]:
-    """The first metrics of any record, and the ranking criterion."""
-    names = list(dict.fromkeys(name for each in values for name in each))
-    return [*[name for name in names if name != by][: _MAX_WATCHED - 1], *[by] * (by in names)]
+    return {**({} if value is None else {by: value}), **record["metrics"]}

@@ -33,13 +33,13 @@ from genpr.report.page import (
     Figure,
     Gallery,
     Picture,
-    feature_facts,
     made_small,
     render_page,
     thumbnail,
 )
 from genpr.report.plots import axis_of, metric_curve, short_names
 from genpr.report.score_page import plane_of
+from genpr.report.score_tables import features_of
 from genpr.report.text import interval, number, shown
 
 _DASH = "–"
@@ -85,7 +85,6 @@ def compare_report(
     what = "reals" if first.real.what == "images" else first.real.what
     title = f"{names[0]} and {len(names) - 1} other results"
     details = [] if ranking is None else [ranking_rows(ranking)]
-    links = [("numbers", "Metrics and differences"), *[("details-1", "Ranking")] * is_ranked]
     return render_page(
         "compare.html",
         named.results,
@@ -96,12 +95,11 @@ def compare_report(
         facts=[
             count_of(len(named.metrics), "metric"),
             f"{first.real.n:,} {what} of {shown(first.real.source)}",
-            *feature_facts(first),
+            *features_of(first),
         ],
         summary=found.summary,
         answers=[Answer(f"Compared with {names[0]}", found.others)],
         caveats=found.caveats,
-        links=[*links, ("figures", "Plots and a summary of each result")],
         differences=named.differences,
         tables=[
             {
@@ -207,7 +205,6 @@ def panel_report(panel: PanelResult) -> str:
         summary=summaries.pop() if len(summaries) == 1 else "",
         answers=[Answer("By representation", answers)],
         caveats=[f"{name}: {text}" for name, each in found.items() for text in each.caveats],
-        links=[("numbers", "Metrics by representation")],
         tables=[_panel_table(panel, values) for values in panel_values(panel) if values],
         legend=panel_legend(panel),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from genpr.errors import some
 from genpr.evaluation.compare import Comparison
@@ -10,98 +11,75 @@ from genpr.evaluation.panel import RATIO, PanelResult
 from genpr.evaluation.result import Result
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.score_tables import (
-    blocks_of,
     remarks_of,
     settings_lines,
     sides_text,
     statistics_lines,
 )
-from genpr.report.text import WIDTH, head_width, number, table, wrapped
+from genpr.report.text import Table, number, plus_minus, wrapped
 
 
 def comparison_table(results: Mapping[str, Result]) -> str:
     """One row per metric, one column per fake set, and a column "perfect" for a perfect generator."""
-    metrics = next(iter(results.values())).metrics
-    rows = []
-    for name, metric in metrics.items():
-        perfect = "-" if metric.known_null is None else f"{metric.known_null:.2f}"
-        rows.append([name, *(f"{result[name]:.2f}" for result in results.values()), perfect])
-    return table(["metric", *results, "perfect"], rows)
+    rows = [
+        [name, *(f"{result[name]:.2f}" for result in results.values()), plus_minus(metric.known_null, None)]
+        for name, metric in next(iter(results.values())).metrics.items()
+    ]
+    return str(Table("", ["metric", *results, "perfect"], rows))
 
 
 _MAX_ACROSS = 3
-_FOR_METRICS = WIDTH - 17  # columns left by the names of results
-
-
-def _by_result(head: str, values: Mapping[str, Texts]) -> list[str]:
-    """A row per result and its reference values, and a column per metric, in as many tables as 80 columns need."""
-    columns = columns_of(values)
-    return [
-        table(
-            [head, *names],
-            [
-                [f"  {title}" if title else label, *(texts.get(name, "-") for name in names)]
-                for label, rows in values.items()
-                for title, texts in rows.items()
-                if not title or not texts.keys().isdisjoint(names)
-            ],
-            whole="none",
-        )
-        for names in blocks_of(columns, [max(head_width(each), 7) + 2 for each in columns], _FOR_METRICS)
-    ]
-
-
-def columns_of(values: Mapping[str, Texts]) -> list[str]:
-    """The metrics of all results in display order, then other columns."""
-    names = dict.fromkeys(name for texts in values.values() for name in texts[""])
-    return [*filter(names.__contains__, ALL_METRICS), *(each for each in names if each not in ALL_METRICS)]
+_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
 
 
 def side_by_side_table(comparison: Comparison) -> str:
-    """Metrics as rows and results as columns; for more than 3 results, the other way round."""
+    """Metrics as rows and results as columns; for more than 3 results, the other way round. Then differences from the first."""
     results, metrics = comparison.results, comparison.metrics
     if len(results) <= _MAX_ACROSS:
         rows = [
             [name, *(number(each.metrics[name].value) for each in results.values()), ALL_METRICS[name].better]
             for name in metrics
         ]
-        tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
+        heads = ["metric", *results, "better"]
+        table = Table("", heads, rows, texts={0, len(heads) - 1})
     else:
         values = {
-            label: {"": {name: number(each.metrics[name].value) for name in metrics}}
+            label: {name: number(each.metrics[name].value) for name in metrics}
             for label, each in results.items()
         }
-        tables = _by_result("result", values)
+        table = Table.of("", [{"result": label} | texts for label, texts in values.items()])
     differences = [wrapped(f"not scored alike: {difference}") for difference in comparison.differences]
-    return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
-
-
-_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
+    return "\n".join([str(table), *differences, *_contrasts(comparison)])
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
     """A table per other result of its differences from the first, with intervals."""
     from genpr.report.interpretation import quality_of
 
-    first, *others = comparison.results
-    what = comparison.results[first].real.what
+    (first, reference), *others = comparison.results.items()
+    what = "reals" if reference.real.what == "images" else reference.real.what
     blocks = []
-    for name in others:
+    for name, result in others:
         rows, pairing = [], ""
         for metric in comparison.metrics:
             contrast = comparison.contrast(name, metric)
             if contrast is None:
                 rows.append([metric, "-", "-", "no interval is known"])
                 continue
-            explained = _PAIRINGS[contrast.pairing].format(what="reals" if what == "images" else what)
-            pairing = f" ({contrast.pairing}: {explained})"
-            ends = f"{contrast.interval.low:+.4f} to {contrast.interval.high:+.4f}"
-            values = (comparison.results[each].metrics[metric] for each in (name, first))
-            verdict = ": ".join(filter(None, [contrast.verdict, quality_of(metric, contrast, *values)]))
+            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing].format(what=what)})"
+            quality = quality_of(metric, contrast, result.metrics[metric], reference.metrics[metric])
+            ends = "{:+.4f} to {:+.4f}".format(*contrast.interval)
+            verdict = f"{contrast.verdict}: {quality}" if quality else contrast.verdict
             rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
         heads = ["metric", "difference", "95 % interval", "verdict"]
-        blocks += ["", wrapped(f"{name} against {first}{pairing}"), table(heads, rows, texts=(0, -1))]
+        blocks += ["", wrapped(f"{name} against {first}{pairing}"), str(Table("", heads, rows, texts={0, 3}))]
     return blocks
+
+
+def columns_of(values: Mapping[str, Texts]) -> list[str]:
+    """The metrics of all results in display order, then other columns."""
+    names = dict.fromkeys(name for texts in values.values() for name in texts[""])
+    return [*filter(names.__contains__, ALL_METRICS), *(each for each in names if each not in ALL_METRICS)]
 
 
 _NULL, _CONTROL, _HELD_OUT = "null", "real v. real", "held-out reals"
@@ -112,13 +90,19 @@ Texts = dict[str, dict[str, str]]
 
 def panel_text(panel: PanelResult) -> str:
     """A row per representation, followed by its reference values, then the sources and settings."""
-    values, others = panel_values(panel)
-    tables = [*_by_result("representation", values), *(_by_result("", others) if others else ())]
-    tables[-1] = "\n".join([tables[-1], *map(wrapped, panel_legend(panel))])
+    tables = []
+    for values in filter(None, panel_values(panel)):
+        rows = [
+            [f"  {title}" if title else label, *(texts.get(name, "-") for name in columns_of(values))]
+            for label, found in values.items()
+            for title, texts in found.items()
+        ]
+        tables.append(Table("", ["representation", *columns_of(values)], rows))
+    tables[-1] = replace(tables[-1], lines=panel_legend(panel))
     settings = [
         wrapped(f"{name}: {', '.join(settings_lines(result))}") for name, result in panel.every.items()
     ]
-    return "\n\n".join([*tables, "\n".join([*panel_sides(panel), *settings])])
+    return "\n\n".join([*map(str, tables), "\n".join([*panel_sides(panel), *settings])])
 
 
 def panel_values(panel: PanelResult) -> tuple[dict[str, Texts], dict[str, Texts]]:

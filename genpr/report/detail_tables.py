@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
 
 from genpr.errors import count_of
@@ -56,23 +56,22 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
     """Classes as rows, the worst first, and metrics as columns; of many classes, the worst and the best."""
     raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
     metrics, best = [name for name in scores.macro if name not in raw], most // 2
-    rows = [
-        (found.label, f"{found.n_real:,}", f"{found.n_fake:,}", *_with_ends(found.metrics, metrics))
-        for found in scores.classes
-    ]
+
+    def row(label: str, found: Mapping[str, MetricValue | Average], *sizes: int) -> list[str]:
+        texts = [plus_minus(found[name].value, found[name].interval) for name in metrics]
+        return [label, *([f"{size:,}" for size in sizes] or ["", ""]), *texts]
+
+    rows = [row(found.label, found.metrics, found.n_real, found.n_fake) for found in scores.classes]
     if len(rows) > most + best + 1:
-        between = (f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2))
+        between = [f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2)]
         rows = [*rows[:most], between, *rows[-best:]]
-    averages = [
-        (f"{kind} average", "", "", *_with_ends(each, metrics))
-        for kind, each in (("macro", scores.macro), ("micro", scores.micro))
-    ]
-    nulls = ("perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics))
+    averages = [row("macro average", scores.macro), row("micro average", scores.micro)]
+    nulls = ["perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics)]
     over = {
-        role: [name for name in metrics if (BALLS[name].over == "fake") == (role == "fakes")]
+        role: ", ".join(name for name in metrics if f"{BALLS[name].over}s" == role)
         for role in ("fakes", "reals")
     }
-    weights = "; ".join(f"its {role} for {', '.join(names)}" for role, names in over.items() if names)
+    weights = "; ".join(f"its {role} for {names}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
         f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
@@ -80,12 +79,8 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
         *(_CHANCE, *_left_out(scores)),
         *label_lines(scores.origins, scores.unlabeled),
     ]
-    heads = ("class, worst first", "reals", "fakes", *metrics)
+    heads = ["class, worst first", "reals", "fakes", *metrics]
     return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines, sections={len(rows) - 1})
-
-
-def _with_ends(found: Mapping[str, MetricValue | Average], metrics: Sequence[str]) -> list[str]:
-    return [plus_minus(found[name].value, found[name].interval) for name in metrics]
 
 
 def _left_out(scores: ClassScores) -> list[str]:
@@ -102,42 +97,49 @@ def _left_out(scores: ClassScores) -> list[str]:
 
 def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:
     """Requested against recognized labels, and the most frequent confusions."""
-    has_null = any(row.null_recall is not None for row in found.rows)
-    rows = [
-        (
-            *(row.label, f"{row.n:,}", f"{row.fp:,}"),
-            plus_minus(row.precision, row.precision_interval),
-            plus_minus(row.recall, row.recall_interval),
-            plus_minus(row.f1, None),
-            *[f"{plus_minus(row.null_precision, None)} {plus_minus(row.null_recall, None)}"] * has_null,
+    records = []
+    for row in found.rows[:most]:
+        null = f"{plus_minus(row.null_precision, None)} {plus_minus(row.null_recall, None)}"
+        records.append(
+            {
+                "class, worst first": row.label,
+                "images": f"{row.n:,}",
+                "others": f"{row.fp:,}",
+                "precision": plus_minus(row.precision, row.precision_interval),
+                "recall": plus_minus(row.recall, row.recall_interval),
+                "F1": plus_minus(row.f1, None),
+                "perfect": "-" if row.null_recall is None else null,
+            }
         )
-        for row in found.rows[:most]
-    ]
-    perfect = "; perfect: precision and recall of a perfect generator" if has_null else ""
     votes = "" if found.k is None else f", k = {found.k:,}"
+    perfect = "; perfect: precision and recall of a perfect generator"
     lines = [
-        *and_more(len(found.rows) - len(rows)),
-        f"others: images of other classes that are recognized as this class{perfect}",
+        *and_more(len(found.rows) - len(records)),
+        "others: images of other classes that are recognized as this class"
+        + perfect * any(row.null_recall is not None for row in found.rows),
         *[_CHANCE] * any(row.recall_interval is not None for row in found.rows),
         *(*found.undefined, f"recognized by: {found.classifier}{votes}"),
         *label_lines(found.origins, found.unlabeled),
     ]
-    heads = ("class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null)
-    confusions = tuple((each.requested, each.recognized, f"{each.n:,}") for each in found.confusions[:few])
-    more, confused = tuple(and_more(len(found.confusions) - few)), ("requested", "recognized", "images")
+    confusions = [[each.requested, each.recognized, f"{each.n:,}"] for each in found.confusions[:few]]
+    more, heads = and_more(len(found.confusions) - few), ["requested", "recognized", "images"]
     return [
-        Table("Classes, worst first", heads, tuple(rows), tuple(lines)),
-        Table("Most frequent confusions", confused, confusions, more, (0, 1)),
+        Table.of("Classes, worst first", records, lines),
+        Table("Most frequent confusions", heads, confusions, more, {0, 1}),
     ]
 
 
 def _prompt_table(found: AlignmentSummary, few: int) -> Table:
     """The images that rank their own prompt lowest, with the prompt that they rank first."""
     rows = [
-        (
-            *(each.image, f"{each.rank:g}", each.prompt, f"{each.score:.3f}"),
-            *(each.winner, f"{each.winner_score:.3f}"),
-        )
+        [
+            each.image,
+            f"{each.rank:g}",
+            each.prompt,
+            f"{each.score:.3f}",
+            each.winner,
+            f"{each.winner_score:.3f}",
+        ]
         for each in found.failures[:few]
     ]
     total = max(len(found.failures), found.n_failures)
@@ -145,46 +147,47 @@ def _prompt_table(found: AlignmentSummary, few: int) -> Table:
         f"rank: position of the image's own prompt among {found.pool:,}; listed are images that do not rank it first, or only tied",
         *and_more(total - len(rows)),
     ]
-    heads = ("image", "rank", "its prompt", "cosine", "ranked first", "cosine")
-    return Table("Images that match another prompt better", heads, tuple(rows), tuple(lines), (0, 2, 4))
+    heads = ["image", "rank", "its prompt", "cosine", "ranked first", "cosine"]
+    return Table("Images that match another prompt better", heads, rows, lines, {0, 2, 4})
 
 
 def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
     """The entities that were missed most often, and the first unreadable answers."""
     seen = found.classifier
-    known = () if seen is None else seen.entities
-    sensitivity = {each.entity: f"{each.sensitivity:.3f}" for each in known if each.sensitivity is not None}
-    has_false = any(row.n_false is not None for row in found.rows)
-    rows = [
-        (
-            *(row.entity, f"{row.n_expected:,}", f"{row.n_found:,}"),
-            f"{row.n_found / row.n_expected:.3f}" if row.n_expected else "-",
-            *["-" if row.n_false is None else f"{row.n_false:,}"] * has_false,
-            *[sensitivity.get(row.entity, "-")] * bool(sensitivity),
+    sensitivity = {each.entity: each.sensitivity for each in (() if seen is None else seen.entities)}
+    records = []
+    for row in found.rows[:most]:
+        share = sensitivity.get(row.entity)
+        records.append(
+            {
+                "entity, most missed first": row.entity,
+                "expected": f"{row.n_expected:,}",
+                "found": f"{row.n_found:,}",
+                "recall": f"{row.n_found / row.n_expected:.3f}" if row.n_expected else "-",
+                "wrong": "-" if row.n_false is None else f"{row.n_false:,}",
+                "sensitivity": "-" if share is None else f"{share:.3f}",
+            }
         )
-        for row in found.rows[:most]
-    ]
-    wrong = "" if has_false else "wrong entities cannot be detected without a vocabulary"
+    lines = and_more(len(found.rows) - len(records))
     if found.vocabulary is not None:
-        wrong = f"wrong: entities of the vocabulary ({found.vocabulary:,}) that are found but not expected"
-    lines = [*and_more(len(found.rows) - len(rows)), *[wrong] * bool(wrong)]
-    lines += ["sensitivity: share of the labeled images with an entity in which it is recognized"] * bool(
-        sensitivity
-    )
+        lines.append(
+            f"wrong: entities of the vocabulary ({found.vocabulary:,}) that are found but not expected"
+        )
+    elif all(row.n_false is None for row in found.rows):
+        lines.append("wrong entities cannot be detected without a vocabulary")
+    if any(each is not None for each in sensitivity.values()):
+        lines.append("sensitivity: share of the labeled images with an entity in which it is recognized")
     lines += [f"no {metric}: {why}" for metric, why in found.undefined]
     if seen is not None:
         source = f" ({seen.source})" if seen.source else ""
         lines.append(
             f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
         )
-    heads = ("entity, most missed first", "expected", "found", "recall", *["wrong"] * has_false)
-    unread = tuple((each.name, each.reason, each.answer) for each in found.unreadable[:few])
+    unread = [[each.name, each.reason, each.answer] for each in found.unreadable[:few]]
     text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they count in failure_rate only"
     return [
-        Table(
-            "Entities, worst first", (*heads, *["sensitivity"] * bool(sensitivity)), tuple(rows), tuple(lines)
-        ),
-        Table("Unreadable answers", ("answer of", "reason", "first words"), unread, (text,), (0, 1, 2)),
+        Table.of("Entities, worst first", records, lines),
+        Table("Unreadable answers", ["answer of", "reason", "first words"], unread, [text], {0, 1, 2}),
     ]
 
 
@@ -207,22 +210,24 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
 
 def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
     clusters = found.modes.missed if is_real else found.modes.invented
-    has_classes = any(each.classes for each in clusters)
-    rows = []
+    heads = (
+        ("missed", "reals", "uncovered", "fakes") if is_real else ("invented", "fakes", "outside", "reals")
+    )
+    number, size, flagged, others = heads
+    records = []
     for index, each in enumerate([each for each in clusters if each.is_significant or every], start=1):
-        shares = [
-            f"{name} {count / each.flagged:.0%}"
-            for name, count in each.classes
-            if count >= NAMED * each.flagged
-        ]
-        rows.append(
-            (
-                *(str(index), f"{each.size:,}", f"{each.flagged / each.size:.0%}"),
-                *(f"{each.expected / each.size:.0%}", f"{each.others:,}", f"{each.p:.3f}"),
-                *[", ".join(shares[:2])] * has_classes,
-                found.name_of("real" if is_real else "fake", each.rows[0]),
-            )
+        named = [(name, count / each.flagged) for name, count in each.classes]
+        records.append(
+            {
+                number: str(index),
+                size: f"{each.size:,}",
+                flagged: f"{each.flagged / each.size:.0%}",
+                "expected": f"{each.expected / each.size:.0%}",
+                others: f"{each.others:,}",
+                "p": f"{each.p:.3f}",
+                "mostly": ", ".join([f"{name} {share:.0%}" for name, share in named if share >= NAMED][:2])
+                or "-",
+                "example": found.name_of("real" if is_real else "fake", each.rows[0]),
+            }
         )
-    counts = ("missed", "reals", "uncovered") if is_real else ("invented", "fakes", "outside")
-    heads = (*counts, "expected", "fakes" if is_real else "reals", "p", *["mostly"] * has_classes, "example")
-    return Table("", heads, tuple(rows), (), tuple(range(6, len(heads))))
+    return Table.of("", records, texts={"mostly", "example"})

@@ -26,8 +26,6 @@ from genpr.evaluation.result import Result
 from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.metrics.metric import MANIFOLD
-from genpr.report.glossary import GLOSSARY
-from genpr.report.score_tables import THRESHOLDS, features_of
 from genpr.report.text import capital, shown
 
 if TYPE_CHECKING:
@@ -135,7 +133,6 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
 
 
 _MAX_LENGTH = 2000  # of a paragraph; names are cut shorter
-_MAX_LINKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +151,6 @@ class Answer:
     title: str  # the heading
     lines: Sequence[str] = ()  # statements
     caveats: Sequence[str] = ()  # statements in the color of warnings
-    links: Sequence[tuple[str, str]] = ()  # id and text of sections to read
 
 
 def render_page(
@@ -164,10 +160,8 @@ def render_page(
     *,
     title: str,
     record: str,
-    summary: str,
     answers: Sequence[Answer],
     caveats: Sequence[str],
-    links: Sequence[tuple[str, str]],
     **parts: object,
 ) -> str:
     """A page that can be encoded in UTF-8.
@@ -178,10 +172,8 @@ def render_page(
         galleries: Pictures to show.
         title: Heading and title of the page; names in it are as `shown` gives them.
         record: JSON that the page contains.
-        summary: The main finding.
-        answers: Parts of the summary. One about reliability follows, and one of what to look at.
+        answers: Parts of the summary; one about reliability follows.
         caveats: Reasons to trust the summary less.
-        links: Ids and texts of sections to look at, after the galleries with pictures.
         **parts: Further variables of the template.
     """
     from markupsafe import Markup
@@ -189,14 +181,7 @@ def render_page(
     notices = list(notices_of(results).items())
     warnings, notes = ([each for each in notices if each[0].level == level] for level in ("warning", "note"))
     counts = [count_of(len(found), what) for found, what in ((warnings, "warning"), (notes, "note")) if found]
-    pictured = [(f"gallery-{n}", each.title) for n, each in enumerate(galleries, 1) if each.pictures]
-    reliability = Answer(
-        "Reliability",
-        ["No warnings."] * (not warnings),
-        caveats,
-        [("warnings", " and ".join(counts))] * bool(counts),
-    )
-    result = next(iter(results.values()))
+    lines = [f"See the {' and '.join(counts)}."] * bool(counts) or ["No warnings."]
     script = _text("report.js")
     page = (
         _environment()
@@ -207,14 +192,9 @@ def render_page(
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             title=title,
-            result=result,
+            result=next(iter(results.values())),
             count=len(results),
-            summary=summary,
-            answers=[
-                *answers,
-                reliability,
-                Answer("What to look at", links=[*pictured, *links][:_MAX_LINKS]),
-            ],
+            answers=[*answers, Answer("Reliability", lines, caveats)],
             warnings=warnings,
             notes=notes,
             galleries=galleries,
@@ -225,59 +205,35 @@ def render_page(
     return page.encode("utf-8", "replace").decode()
 
 
-def feature_facts(result: Result) -> list[str]:
-    """The features of a result, if it has any, for the heading of a page."""
-    return [
-        text if "features" in text else f"features: {text}" for text in filter(None, [features_of(result)])
-    ]
-
-
-_MAX_LISTED = 5
-_ELSEWHERE = {"failures", "entities", "name", "skipped"}
+_GROUPS = ("held_out", "reference_statistics", "hubness", "alignment", "seconds", "versions")
+_ELSEWHERE = {"failures", "entities", "name"}
 """Fields that are shown elsewhere on the page."""
 
 
 def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     """Everything needed to reproduce the score, as (heading, facts)."""
-    names = ["protocol", "seed", "max_images", "device"]
+    names = ["protocol", "deviations", "seed", "max_images", "device", "comparable", "fingerprint"]
     names += ["ties"] * (MANIFOLD in result.families)
-    settings = {name: getattr(result, name) for name in names}
-    settings |= {
-        "comparable_with_published_values": result.comparable,
-        "settings_hash": result.fingerprint,
-        "protocol_met": result.deviations or True,
-        "features": features_of(result),
-    }
-    if result.real.what == "images":
-        settings["fakes_identical_to_a_real"] = result.n_shared
-    groups: list[tuple[str, Mapping[str, Any]]] = [("How it was scored", settings)]
-    roles = ("real images", "fake images") if result.roles == ("real", "fake") else result.roles
-    for role, each in zip(
-        (*roles, "held-out reals"), (result.real, result.fake, result.held_out), strict=True
-    ):
-        if each is not None:
-            left_out = [f"{shown(path)} ({code})" for path, code in each.skipped]
-            groups.append((capital(role), asdict(each) | {"left_out": left_out or None}))
-    if result.reference_statistics is not None:
-        groups.append(("Reference statistics", asdict(result.reference_statistics)))
-    if result.hubness is not None:
-        groups.append(("Hubness of the reals", asdict(result.hubness)))
-    if result.alignment is not None:
-        groups.append(("Alignment", asdict(result.alignment) | {"equal_scores": "the mean over all orders"}))
+    names += ["n_shared"] * (result.real.what == "images")
+    record = result.to_dict()
+    groups: dict[str, Mapping[str, Any]] = {"how it was scored": {name: record[name] for name in names}}
+    groups |= zip(result.roles, (record["real"], record["fake"]), strict=True)
+    groups |= {name: record[name] for name in _GROUPS if record[name]}
     if result.entities is not None and (seen := result.entities.classifier) is not None:
-        groups.append(("Recognition", asdict(seen) | {"thresholds": THRESHOLDS[seen.chosen]}))
-    groups += [(f"Extractor {info.name}", asdict(info)) for info in result.extractors.values()]
-    groups += [("Seconds", result.seconds), ("Versions", result.versions)]
-    return [(title, _facts(record)) for title, record in groups]
+        groups["recognition"] = asdict(seen)
+    groups |= {f"extractor {name}": info for name, info in record["extractors"].items()}
+    return [
+        (
+            capital(_words(title)),
+            {_words(name): _fact(value) for name, value in facts.items() if name not in _ELSEWHERE},
+        )
+        for title, facts in groups.items()
+    ]
 
 
-def _facts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Names like `n_cached` as words, values as text."""
-    return {
-        ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " "): _fact(value)
-        for name, value in record.items()
-        if name not in _ELSEWHERE
-    }
+def _words(name: str) -> str:
+    """Names like `n_cached` as words."""
+    return ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " ")
 
 
 def _fact(value: object) -> str:
@@ -288,7 +244,7 @@ def _fact(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {_fact(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return some(list(map(str, value)), _MAX_LISTED, longest=200)
+        return some(list(map(_fact, value)), 5, longest=200) or "none"
     return str(value)
 
 
@@ -318,7 +274,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["glossary"] = GLOSSARY
     # These must not be shortened; base64 contains no markup.
     environment.filters |= {
         "data_uri": lambda data: Markup(data_uri(data)),

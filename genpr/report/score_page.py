@@ -13,7 +13,7 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
-from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.metric import MANIFOLD, family_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
@@ -23,13 +23,12 @@ from genpr.report.page import (
     Figure,
     Gallery,
     Role,
-    feature_facts,
     load_images,
     open_pictures,
     render_page,
 )
 from genpr.report.plots import has_plane, plane
-from genpr.report.score_tables import metric_texts, remarks_of
+from genpr.report.score_tables import features_of, metric_texts, remarks_of
 from genpr.report.text import shown
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ def html_report(
     others = [name for family, names in result.families.items() if family != MANIFOLD for name in names]
     found, figures, rows = interpret(result), plane_of([(1, result)]), metric_rows(result, others)
     details = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
-    links = [(f"details-{number}", each.title) for number, each in enumerate(details, 1)]
-    references = [("null", "perfect generator"), ("chance", "chance"), ("pool", "pool")]
     names = [each.source.rstrip("/").rpartition("/")[2] or each.source for each in (result.real, result.fake)]
     roles = ("reals", "fakes") if is_of_images else result.roles
     return render_page(
@@ -84,7 +81,7 @@ def html_report(
         title=f"{shown(names[1])} against {shown(names[0])}",
         record=result.to_json(),
         kicker="score" if is_of_images else result.protocol,
-        facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *feature_facts(result)],
+        facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *features_of(result)],
         summary=found.summary,
         answers=[
             Answer("Image quality (fidelity)", found.fidelity),
@@ -92,10 +89,11 @@ def html_report(
             Answer("Labels, prompts and entities", found.others),
         ],
         caveats=found.caveats,
-        links=[*links, *[("figures", "Plot of precision and recall")] * bool(figures)],
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=rows,
-        conditional_columns=[each for each in references if any(row[each[0]] != _DASH for row in rows)],
+        conditional_columns=[
+            head for head in ("null", "chance", "pool") if any(row[head] != _DASH for row in rows)
+        ],
         details=details,
         details_title="Labels, classes, prompts and entities",
         figures=figures,
@@ -103,32 +101,24 @@ def html_report(
 
 
 def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Texts of each metric by column, with a dash for unknown ones.
-
-    "mark" is the null, or chance without one; "line" holds the positions of the value, both ends of the interval and the mark
-    on the line, from 0 to 100, or None for metrics that are not shares.
-    """
+    """Texts of each metric by column, with a dash for unknown ones; "line" is its drawing, None for metrics that are no shares."""
     rows = []
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
         texts = metric_texts(result, name, between=" to ")
-        mark = metric.chance if metric.null is None else metric.null
         low, high = metric.interval or (metric.value, metric.value)
+        mark = metric.chance if metric.null is None else metric.null
+        is_share = texts["/null"] != "-" or (info.upper == 1 and family_of(name) != MANIFOLD)
         line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
-        is_manifold = name in result.families.get(MANIFOLD, ())
-        is_share = texts["relative"] != "-" if is_manifold else info.upper == 1
-        row = {
-            **{column: _DASH if text == "-" else text for column, text in texts.items()},
-            "name": name,
-            "meaning": "; ".join([info.meaning, *remarks_of(result, name)]),
-            "relative": _DASH if texts["relative"] == "-" else texts["relative"].replace("%", " %"),
-            "better": _BETTER[info.better],
-            "mark": f"chance {texts['chance']}"
-            if metric.null is None
-            else f"perfect generator {texts['null']}",
-            "line": line if is_share else None,
-        }
-        rows.append(row)
+        rows.append(
+            {
+                **{head: _DASH if text == "-" else text.replace("%", " %") for head, text in texts.items()},
+                "name": name,
+                "meaning": "; ".join([info.meaning, *remarks_of(result, name)]),
+                "better": _BETTER[info.better],
+                "line": line if is_share else None,
+            }
+        )
     return rows
 
 

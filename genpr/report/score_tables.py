@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from rich.cells import cell_len
 
 from genpr.errors import printable
 from genpr.evaluation.result import Result, SideSummary, StatisticsSummary
@@ -10,19 +13,19 @@ from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.uncertainty import Interval
-from genpr.report.text import interval, number, table, wrapped
+from genpr.report.text import Table, interval, number, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen."""
 
 
-def features_of(result: Result) -> str | None:
-    """The extractor of the features; None for scores of answers, which have none, and of pairs, which may have several."""
-    if result.extractor is not None:
-        return result.extractor.name
+def features_of(result: Result) -> list[str]:
+    """The extractor of the features; none for scores of answers, which have no features, and of pairs, which may have several."""
+    if (info := result.extractor) is not None:
+        return [f"{info.name} ({info.dim}-d, {info.resize_text})"]
     is_of_answers = result.entities is not None and set(result.families) <= {"entity"}
-    return None if is_of_answers or result.reconstruction is not None else "features of an unknown extractor"
+    is_without = is_of_answers or result.reconstruction is not None
+    return [] if is_without else ["features of an unknown extractor"]
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
@@ -45,11 +48,6 @@ def remarks_of(result: Result, name: str) -> list[str]:
     return found
 
 
-def ends_text(ends: Interval | None, between: str = " - ", missing: str = "-") -> str:
-    """Both ends of an interval."""
-    return interval(None if ends is None else (ends.low, ends.high), between, missing)
-
-
 def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str, str]:
     """The texts of a metric by column; a hyphen for unknown ones."""
     metric, control = result.metrics[name], result.control
@@ -57,79 +55,80 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
     return {
         "value": number(metric.value),
-        "interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
+        "95 % interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
         "null": number(metric.known_null),
-        "relative": f"{metric.relative:.0%}" if is_share else "-",
+        "/null": f"{metric.relative:.0%}" if is_share else "-",
         "k": "-" if metric.k is None else str(metric.k),
-        "control": number(value) if value is None or null is None else f"{value:.3f} ({null:.3f})",
+        "real v. real": number(value) if value is None or null is None else f"{value:.3f} ({null:.3f})",
         "chance": number(metric.chance),
         "pool": "-" if metric.pool is None else f"{metric.pool:,}",
     }
 
 
+_OF_OTHERS = ("value", "95 % interval", "null", "chance", "pool")
+
+
 def score_table(result: Result) -> str:
     """Every metric with its interval, null and control, followed by the sources and settings."""
-    tables = [text for text in (_manifold_table(result), _family_table(result)) if text]
-    facts = {name: remarks_of(result, name) for name in result.metrics}
+    own, texts = (
+        result.families.get(MANIFOLD, ()),
+        {name: metric_texts(result, name) for name in result.metrics},
+    )
+    others = [names for family, names in result.families.items() if family != MANIFOLD]
+    ends = list(accumulate(map(len, others)))
+    tables = [
+        Table.of("", [{"metric": name} | texts[name] for name in own], _manifold_lines(result, own)),
+        Table.of(
+            "",
+            [
+                {"metric": name} | {head: texts[name][head] for head in _OF_OTHERS}
+                for names in others
+                for name in names
+            ],
+            _family_lines(result, [name for names in others for name in names]),
+            sections=[end - 1 for end in ends],
+        ),
+    ]
+    remarks = {name: "; ".join(remarks_of(result, name)) for name in result.metrics}
     for family, names in result.families.items():
-        same = {tuple(facts[name]) for name in names}
-        if family != MANIFOLD and len(names) > 1 and len(same) == 1:
-            facts = {name: found for name, found in facts.items() if name not in names}
-            facts[f"{family}.*"] = list(same.pop())
-    remarks = [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
-    if result.undefined:
-        remarks.append(wrapped(f"undefined for these images: {', '.join(result.undefined)}"))
-    return "\n".join(["\n\n".join(tables), *remarks, _footer(result)])
+        if family != MANIFOLD and len(names) > 1 and len({remarks[name] for name in names}) == 1:
+            remarks[f"{family}.*"] = remarks[names[0]]
+            remarks |= dict.fromkeys(names, "")
+    lines = [f"{name}: {text}" for name, text in remarks.items() if text]
+    lines += [f"undefined for these images: {', '.join(result.undefined)}"] * bool(result.undefined)
+    sides = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
+    if result.reference_statistics is not None:
+        sides += statistics_lines(result.reference_statistics)
+    shown = "\n\n".join(str(each) for each in tables if each.rows)
+    return "\n".join([shown, *map(wrapped, lines), *sides, *map(wrapped, settings_lines(result))])
 
 
-def _manifold_table(result: Result) -> str:
-    names, control = result.families.get(MANIFOLD, ()), result.control
-    if not names:
-        return ""
-    columns = ["value", "interval", "null", "relative", "k", *["control"] * (control is not None)]
-    lines = [_metric_table(result, names, columns)]
+def _manifold_lines(result: Result, names: Sequence[str]) -> list[str]:
+    """Explanations of the metrics of the two sets."""
     purposes = [
         f"{purpose}: {', '.join(found)}"
         for purpose in ("fidelity", "diversity")
         if (found := [name for name in names if f"({purpose})" in ALL_METRICS[name].meaning])
     ]
-    lines += [wrapped("; ".join(purposes))] * bool(purposes)
+    lines = ["; ".join(purposes)] * bool(purposes)
     if any(result.metrics[name].known_null is not None for name in names):
         lines.append("null: the mean value of a perfect generator with these numbers of images")
-    if control is not None:
+    if (control := result.control) is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
         lines.append(f"real v. real: {sizes} (in parentheses: null)")
     if any(metric.null_source == "real halves" for metric in result.metrics.values()):
         lines.append("without a null (-), compare the value with real v. real")
-    return "\n".join(lines)
+    return lines
 
 
-_HEADS = {"interval": "95 % interval", "relative": "/null", "control": "real v. real"}
-
-
-def _metric_table(
-    result: Result, names: Sequence[str], columns: Sequence[str], *, sections: Sequence[int] = ()
-) -> str:
-    rows = [[name, *map(metric_texts(result, name).__getitem__, columns)] for name in names]
-    heads = [_HEADS.get(column, column) for column in columns]
-    return table(["metric", *heads], rows, sections=sections, whole="none")
-
-
-def _family_table(result: Result) -> str:
-    """Metrics of labels, prompts and entities with chance levels."""
-    families = [names for family, names in result.families.items() if family != MANIFOLD]
-    found = [name for names in families for name in names]
-    if not found:
-        return ""
-    texts = [metric_texts(result, name) for name in found]
-    extra = [head for head in ("null", "chance", "pool") if any(each[head] != "-" for each in texts)]
-    ends = [sum(map(len, families[: index + 1])) - 1 for index in range(len(families))]
-    lines = ["chance: the value of random guessing"] * ("chance" in extra)
-    lines += ["pool: number of ranked candidates"] * ("pool" in extra)
-    lower = [name for name in found if ALL_METRICS[name].better == "lower"]
+def _family_lines(result: Result, names: Sequence[str]) -> list[str]:
+    """Explanations of the metrics of labels, prompts, entities and pairs."""
+    found = [result.metrics[name] for name in names]
+    lower = [name for name in names if ALL_METRICS[name].better == "lower"]
+    lines = ["chance: the value of random guessing"] * any(each.chance is not None for each in found)
+    lines += ["pool: number of ranked candidates"] * any(each.pool is not None for each in found)
     lines += [f"lower is better: {', '.join(lower)}"] * bool(lower)
-    text = _metric_table(result, found, ["value", "interval", *extra], sections=ends)
-    return "\n".join([text, *[wrapped("; ".join(lines))] * bool(lines)])
+    return ["; ".join(lines)] * bool(lines)
 
 
 def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
@@ -144,20 +143,11 @@ def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
     return lines
 
 
-def _footer(result: Result) -> str:
-    """A line for each source, and the settings."""
-    lines = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
-    if result.reference_statistics is not None:
-        lines += statistics_lines(result.reference_statistics)
-    return "\n".join([*lines, *map(wrapped, settings_lines(result))])
-
-
 def settings_lines(result: Result) -> list[str]:
     """Features, protocol and device of a result, and the hash of its settings."""
-    info, parts = result.extractor, [f"protocol {result.protocol}"]
-    features = features_of(result) if info is None else f"{info.name} ({info.dim}-d, {info.resize_text})"
-    parts = [*filter(None, [features]), *parts, *[f"{result.ties} balls"] * (MANIFOLD in result.families)]
-    lines = [", ".join([*parts, result.device]), f"settings hash {result.fingerprint}"]
+    balls = [f"{result.ties} balls"] * (MANIFOLD in result.families)
+    parts = [*features_of(result), f"protocol {result.protocol}", *balls, result.device]
+    lines = [", ".join(parts), f"settings hash {result.fingerprint}"]
     return [*lines, *["not comparable with published numbers"] * (not result.comparable)]
 
 
@@ -188,11 +178,15 @@ def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[li
 
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
     """Records with equal keys: short values in columns, and the `details` on separate lines below."""
-    columns = [key for key in rows[0] if key not in details]
-    cells = [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
-    head, rule, *lines = table(columns, cells, texts=range(len(columns)), whole="all").splitlines()
-    parts = [head, rule]
+    heads = [key for key in rows[0] if key not in details]
+    cells = [["-" if row[head] is None else printable(str(row[head])) for head in heads] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    first, *lines = (
+        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        for row in (heads, *cells)
+    )
+    parts = [first, "─" * len(first)]
     for line, row in zip(lines, rows, strict=True):
         texts = [str(row[key]) for key in details if row[key] is not None]
         parts += [line, *(wrapped(text, first="   ", others="     ") for text in texts)]
-    return "\n".join(parts)
+    return "\n".join(part.rstrip() for part in parts)

@@ -6,7 +6,7 @@ import io
 import os
 import random
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Literal
@@ -26,6 +26,7 @@ _MAX_LENGTH = 400
 _MAX_HEAD = 12
 
 _MAX_CELL = 40
+_MAX_FIRST = 20  # columns of names in tables that do not fit otherwise
 
 _FILLER = "\x00"  # never in plain text
 
@@ -121,49 +122,12 @@ def head_lines(name: str) -> list[str]:
 
 def head_width(name: str) -> int:
     """Columns of `head_lines`."""
-    return max(map(len, head_lines(name)))
+    return max(map(cell_len, head_lines(name)))
 
 
-def table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    texts: Collection[int] = (0,),
-    sections: Collection[int] = (),
-    whole: Literal["numbers", "all", "none"] = "numbers",
-) -> str:
-    """A table of 80 columns without a frame, in color if stdout is a terminal with color.
-
-    `texts` are the indices of text columns, which are left-aligned and folded to fit. A rule follows the rows in `sections`.
-    Cells of `whole` are never folded over two lines. Heads of
-    number columns are broken by `head_lines`.
-    """
-    made = RichTable(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
-    )
-    text_columns = {index % len(heads) for index in texts}
-    broken = [[head] if index in text_columns else head_lines(head) for index, head in enumerate(heads)]
-    most = max(map(len, broken))
-    for index, lines in enumerate(broken):
-        is_text = index in text_columns
-        head = "\n".join([""] * (most - len(lines)) + [printable(line) for line in lines])
-        no_wrap = whole == "all" or (whole == "numbers" and not is_text)
-        made.add_column(head, justify="left" if is_text else "right", overflow="fold", no_wrap=no_wrap)
-    for index, row in enumerate(rows):
-        made.add_row(*map(printable, row), end_section=index in sections)
-    terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=WIDTH,
-        force_terminal=terminal,
-        force_jupyter=False,  # in a notebook, rich would display the table instead of writing it to the file
-        no_color=not terminal,
-        markup=False,
-        emoji=False,
-    )
-    console.print(made)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table without explanations."""
+    return str(Table("", heads, list(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +135,81 @@ class Table:
     """A table with explanations, for terminals and pages."""
 
     title: str  # the heading on a page
-    heads: Sequence[str]  # of the columns
+    heads: Sequence[str]  # of the columns; those of numbers are broken by `head_lines`
     rows: Sequence[Sequence[str]]  # cells may contain any text
     lines: Sequence[str] = ()  # sentences below the table
-    texts: Collection[int] = (0,)  # columns of text
+    texts: Collection[int] = (0,)  # columns of text, which are left-aligned and folded to fit
     sections: Collection[int] = ()  # rows before a rule
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        records: Sequence[Mapping[str, str]],
+        lines: Sequence[str] = (),
+        *,
+        texts: Collection[str] = (),
+        sections: Collection[int] = (),
+    ) -> Table:
+        """A table of records by column, without columns in which all cells are "-"; `texts` are further columns of text."""
+        known = [head for head in (records or [{}])[0] if any(each[head] != "-" for each in records)]
+        columns = {0, *(index for index, head in enumerate(known) if head in texts)}
+        return cls(
+            title, known, [[each[head] for head in known] for each in records], lines, columns, sections
+        )
+
     def __str__(self) -> str:
-        """As text of 80 columns."""
-        rows = [
-            [cut(cell, _MAX_CELL) if index in self.texts else cell for index, cell in enumerate(row)]
+        """As text of 80 columns; if there are too many numbers, in several parts, each with the rows that have values in it."""
+        cells = [
+            [
+                cut(cell, _MAX_CELL) if index in self.texts else printable(cell)
+                for index, cell in enumerate(row)
+            ]
             for row in self.rows
         ]
-        text = table(self.heads, rows, texts=self.texts, sections=self.sections)
-        return "\n".join([text, *map(wrapped, self.lines)])
+        parts = self._parts(cells)
+        drawn = [self._drawn(part, cells, is_whole=len(parts) == 1) for part in parts]
+        return "\n".join(["\n\n".join(drawn), *map(wrapped, self.lines)])
+
+    def _parts(self, cells: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The columns of each part. Only a single column of text is repeated, and folded between words."""
+        columns = list(zip(self.heads, *cells, strict=True))
+        words = [word for cell in columns[0] for word in cell.split()]
+        parts: list[list[int]] = [[0]]
+        room = left = WIDTH - min(_MAX_FIRST, max(map(cell_len, words), default=0))
+        for index, (head, *column) in enumerate(columns[1:], start=1):
+            width = 2 + max(head_width(head), *map(cell_len, column))
+            if width > left and len(parts[-1]) > 1 and set(self.texts) == {0}:
+                parts.append([0])
+                left = room
+            parts[-1].append(index)
+            left -= width
+        return parts
+
+    def _drawn(self, part: Sequence[int], cells: Sequence[Sequence[str]], *, is_whole: bool) -> str:
+        """Some columns, in color if stdout is a terminal with color."""
+        made = RichTable(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
+        )
+        for index in part:
+            head, is_text = self.heads[index], index in self.texts
+            lines = "\n".join(map(printable, [head] if is_text else head_lines(head)))
+            justify: Literal["left", "right"] = "left" if is_text else "right"
+            no_wrap = not is_text and cell_len(head) <= _MAX_FIRST  # a longer one is a name
+            made.add_column(lines, justify=justify, overflow="fold", no_wrap=no_wrap)
+        for number_of_row, row in enumerate(cells):
+            if is_whole or any(row[index] != "-" for index in part[1:]):
+                made.add_row(*(row[index] for index in part), end_section=number_of_row in self.sections)
+        terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        buffer = io.StringIO()
+        console = Console(
+            file=buffer,
+            width=WIDTH,
+            force_terminal=terminal,
+            force_jupyter=False,  # in a notebook, rich would display the table instead of writing it to the file
+            no_color=not terminal,
+            markup=False,
+            emoji=False,
+        )
+        console.print(made)
+        return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")

@@ -107,7 +107,7 @@ def test_output_of_sweep_fits(genpr, real, fakes):
     points = [f"{setting}={path}" for setting, path in zip((1e-9, 0.5, 1, 123456), fakes, strict=True)]
     axis = "\x1b[31m" + "axis" * 30
     out = passed(genpr, "sweep", real, *points, "--axis", axis, "--no-control", "--device", "cpu")
-    assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) == 4 * 4, "numbers stay whole"
+    assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) >= 4 * 5, "numbers stay whole"
 
 
 def test_output_of_watch_fits(genpr, real, world, tmp_path):

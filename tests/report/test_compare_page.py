@@ -104,7 +104,7 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
         len([each for each in elements(page, "tr") if "step-7" in text_of(each)]) == 2
     )  # values and ranking
     assert "12 step-7" in section(page, "figures")
-    assert len(elements(page, "details")) == 13  # with the definitions
+    assert len(elements(page, "details")) == 12
     assert "step-1:" in section(page, "warnings")
     (heading,) = elements(page, "h1")
     assert text_of(heading) == f"{HOSTILE[0]} and 11 other results"

@@ -49,7 +49,7 @@ def test_held_out_reals_have_a_row_and_normalize_fd():
     found = words(panel)
     assert found[2] == ["a", "0.9000", "0.4500", "3.0000", "2.0000"]
     assert ["held-out", "reals", "0.9000", "0.4500", "1.5000", "-"] in found
-    start = found.index(["fid"])
+    start = found.index(["representation", "fid"])
     assert found[start + 2 : start + 4] == [["other", "features", "7.0000"], ["held-out", "reals", "6.0000"]]
     text = panel_text(panel)
     assert "held-out  700 images of kept, 3 of which are among the reals" in text

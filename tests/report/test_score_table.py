@@ -91,12 +91,12 @@ def test_truncated_name_fits_and_keeps_both_ends(name, width):
     assert found.isprintable()
 
 
-def test_numbers_are_not_truncated_and_names_are_wrapped():
+def test_numbers_are_whole_and_names_are_shortened():
     rows = [["n" * 200, "0.1234 ±0.0123"], ["\x1b[31m", "1"]]
     lines = table(["name", "value"], rows).splitlines()
     assert max(map(cell_len, lines)) <= 80
     assert sum("0.1234 ±0.0123" in line for line in lines) == 1
-    assert sum(line.count("n") for line in lines[2:]) == 200
+    assert lines[2].startswith("n" * 20 + "…")
     assert "\\x1b[31m" in lines[-1]
 
 
