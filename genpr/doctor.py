@@ -87,7 +87,7 @@ def _shown(error: BaseException) -> str:
 
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
-_OPTIONAL = ("matplotlib", "jinja2", "faiss-cpu", "open_clip_torch")
+_OPTIONAL = ("matplotlib", "jinja2", "open_clip_torch")
 _BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # if genpr is used from its source folder
 
 

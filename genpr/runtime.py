@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import importlib.util
 import os
 import random
 import re
@@ -141,11 +140,6 @@ def is_launched() -> bool:
 def launched_rank() -> int:
     """The rank that the launcher gave this process."""
     return int(os.environ["RANK"])
-
-
-def has_faiss() -> bool:
-    """Whether FAISS is installed; without it the slower code in torch is used."""
-    return importlib.util.find_spec("faiss") is not None
 
 
 def available_cores() -> list[int]:

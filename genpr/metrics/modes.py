@@ -29,7 +29,6 @@ from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import IndexedPoints
-from genpr.runtime import has_faiss
 from genpr.validation import (
     Features,
     check_count,
@@ -360,8 +359,6 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
     # Without a scale, squares of large features overflow float32, in which FAISS computes.
     scale = part.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
     rows = (part / scale).float().contiguous().numpy()
-    if not has_faiss():
-        return _kmeans(torch.from_numpy(rows).double(), count, seed % 2**31) * scale
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     means = faiss.Kmeans(
@@ -379,31 +376,6 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
     finally:
         faiss.omp_set_num_threads(threads)
     return torch.from_numpy(means.centroids).double() * scale
-
-
-def _kmeans(rows: Tensor, count: int, seed: int) -> Tensor:
-    """The same start and steps as FAISS's in float64, so that centers are those of FAISS but for rounding."""
-    draws, order = np.random.RandomState(seed + 1).bytes(4 * count), list(range(len(rows)))
-    for i, draw in enumerate(np.frombuffer(draws, dtype="<u4").tolist()):
-        j = i + draw % (len(rows) - i)
-        order[i], order[j] = order[j], order[i]
-    centers, origin = rows[order[:count]], rows.new_zeros(rows.shape[1])
-    apart = 2.0**-10 * (-1.0) ** torch.arange(rows.shape[1])
-    for _ in range(_STEPS):
-        label, _ = nearest_centers(rows, origin, centers)
-        size = label.bincount(minlength=count)
-        total = torch.zeros_like(centers).index_add_(0, label, rows)
-        centers = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centers)
-        random = np.random.RandomState(1234)
-        for empty in (size == 0).nonzero().flatten().tolist():  # gets half of another, drawn by its size
-            part = 0
-            while int.from_bytes(random.bytes(4), "little") / 2**32 * (len(rows) - count) >= size[part] - 1:
-                part = (part + 1) % count
-            size[empty] = size[part] // 2
-            size[part] -= size[empty]
-            centers[empty] = centers[part] * (1 + apart)
-            centers[part] *= 1 - apart
-    return centers
 
 
 def nearest_centers(

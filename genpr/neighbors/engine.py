@@ -24,7 +24,7 @@ from genpr.memory import tile_budget
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less, in_steps
 from genpr.neighbors.engine_cuda import products_of_codes
-from genpr.runtime import has_faiss, is_out_of_memory, state_guard, torch_threads
+from genpr.runtime import is_out_of_memory, state_guard, torch_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -116,7 +116,7 @@ class Engine:
 
     def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
-        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32 and has_faiss():
+        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32:
             import faiss  # after torch: the other order can load two OpenMP runtimes
 
             out = torch.empty(len(i), dtype=torch.float32, device=x.device)

@@ -304,7 +304,6 @@ HOSTILE = {
 
 WRONG = {
     "many axes": array_of((1,) * 40, DTYPE, bytes(8)),
-    "deep": pickle.dumps(nested(), 4),
     "keys that are no texts": pickle.dumps({1: EDM2["fid"], "mu": MU}, 4),
     "the name of a type": b"\x80\3cnumpy\nndarray\n.",
     "integers": pickle.dumps({"fid": {"mu": np.arange(D), "sigma": SIGMA}}, 4),

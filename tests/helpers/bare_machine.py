@@ -1,10 +1,9 @@
-"""Hide packages beyond torch, timm, scikit-learn and pytest: `pytest -p bare_machine`, or run it as `genpr`."""
+"""Hide open_clip and tools that tests compare with: `pytest -p bare_machine`, or run it as `genpr`."""
 
 import importlib.metadata
 from importlib.machinery import PathFinder
 
 _DISTRIBUTIONS = {
-    "faiss": "faiss-cpu",
     "open_clip": "open_clip_torch",
     "pytorch_fid": "pytorch-fid",
     "torch_fidelity": "torch-fidelity",

@@ -1,6 +1,5 @@
 """Missed and invented modes: counts, validity of the test, and detection of missing modes."""
 
-import sys
 from collections import Counter
 
 import numpy as np
@@ -173,14 +172,6 @@ def test_threads_change_nothing_and_are_restored(rng, monkeypatch):
     assert during == [1, 1]
     assert torch.equal(*found)
     assert not torch.equal(found[0], fitted_centers(part, 12, seed=4))
-
-
-@pytest.mark.parametrize("copies", [1, 300])
-def test_centers_without_faiss_are_equal_up_to_rounding(copies, rng, monkeypatch):
-    part = torch.from_numpy(rng.normal(size=(3000 // copies, 20)).repeat(copies, axis=0))
-    found = fitted_centers(part, 8, seed=3)
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    torch.testing.assert_close(fitted_centers(part, 8, seed=3), found, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
