@@ -6,7 +6,7 @@ targets were written down before any draw was measured. `None` means that the an
 of fakes of which more than a tenth are wrong, of strongly re-weighted modes and of fakes that are spread too wide.
 
 A value is right if the mean over draws is within `TOLERANCE` of its target, for all metrics and targets.
-No distribution is one of metric_checks.py or of bench_witnessed.py.
+No distribution is one of metric_checks.py.
 """
 
 from __future__ import annotations

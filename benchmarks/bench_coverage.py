@@ -35,12 +35,11 @@ from _coverage_draws import CELLS, FORMAT, Cell, run_draw
 from _coverage_population import Population, embed_population
 from _coverage_sets import DATA_SETS
 from _coverage_summary import complete_lines, markdown, read_records
-from _machine import describe_machine
+from _shared import RESULTS, describe_machine
 
 from genpr.metrics.registry import METRICS
 from genpr.runtime import resolve_device, usable_cores
 
-_RESULTS = Path(__file__).parent / "results"
 _MOST_FAILURES = 3  # of a cell
 
 
@@ -136,7 +135,7 @@ def main(
     requested = None if metrics is None else tuple(metrics.split(","))
     if unknown := set(requested or ()) - METRICS.keys():
         raise click.BadParameter(f"unknown metrics: {', '.join(sorted(unknown))}", param_hint="--metrics")
-    out = out or _RESULTS / f"coverage-{started[:10]}.jsonl"
+    out = out or RESULTS / f"coverage-{started[:10]}.jsonl"
     if cpu_jobs and device == "cpu":
         raise click.UsageError("--cpu-jobs are for a --device that is not the CPU; use --jobs")
     failed = 0

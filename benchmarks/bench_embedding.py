@@ -12,9 +12,7 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from _extractor_images import make_images
-from _extractor_tools import load_genpr
-from _extractor_weights import write_random_weights
+from _embedding import load_genpr, make_images, write_random_weights
 from PIL import Image
 
 import genpr

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
-
 import click
 import numpy as np
-from _machine import describe_machine
+from _shared import append_record, describe_machine
 
 from genpr.metrics.entities import ENTITY_METRICS, EntityMetrics, entity_set_metrics
 
-_RESULTS = Path(__file__).parent / "results"
 _ENTITIES = tuple(f"entity {i}" for i in range(15))
 _SIZES = ((40, 1), (100, 1), (400, 1), (400, 4))  # images, and images of one prompt
 _UNREADABLE, _WRONG = 0.1, 0.15
@@ -47,16 +41,8 @@ def main(draws: int, truth: int) -> None:
             "half width of recall": float(np.mean(widths)),
         }
         click.echo(f"{n} images of {n // images} prompts: {found[f'{n} images of {n // images} prompts']}")
-    record = {
-        "format": "genpr.benchmark-entity-intervals/1",
-        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "draws": draws,
-        "held": found,
-        "machine": asdict(describe_machine(threads=1, device="cpu")),
-    }
-    path = _RESULTS / f"entity-intervals-{datetime.now(UTC):%Y-%m-%d}.jsonl"
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    machine = describe_machine(threads=1)
+    path = append_record(None, "entity-intervals", machine, draws=draws, held=found)
     click.echo(f"wrote {path}")
 
 

@@ -17,12 +17,11 @@ from _holdout_cases import FEATURES, Case, feature_cases, made_up_cases
 from _holdout_distributions import Rows
 from _holdout_metrics import VARIANTS, measured
 from _holdout_report import Record, markdown, restored
-from _machine import describe_machine
+from _shared import RESULTS, describe_machine
 
 from genpr.features.feature_set import load_features
 from genpr.runtime import torch_threads
 
-_RESULTS = Path(__file__).parent / "results"
 _DIGITS = 3
 
 
@@ -47,7 +46,7 @@ def main(
 ) -> None:
     """Draw every case, and count which metrics are right."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    out = out or _RESULTS / f"holdout-{started[:10]}.jsonl"
+    out = out or RESULTS / f"holdout-{started[:10]}.jsonl"
     machine = asdict(describe_machine(threads=1, device="cpu"))
     shared = {"format": "genpr.holdout/1", "started": started, "machine": machine}
     done = {(each.group, each.case) for each in _stored(out) if (each.draws, each.seed) == (draws, seed)}

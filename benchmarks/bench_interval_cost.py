@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from time import process_time
 
 import click
 import torch
-from _families import read_features, shuffled
-from _machine import describe_machine
-from _memory import PeakMemory
+from _shared import (
+    PeakMemory,
+    append_record,
+    describe_machine,
+    in_new_process,
+    pin_to_cores,
+    read_features,
+    shuffled,
+)
 
 from genpr.evaluation.protocols import find_protocol
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 
-_RESULTS = Path(__file__).parent / "results"
 _WARM = 500  # rows of a first call, before time starts
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -79,39 +80,27 @@ def main(
 
     Processor time is compared within each turn. The aim is under 1 at 50,000.
     """
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    out = out or _RESULTS / f"interval-cost-{started[:10]}.jsonl"
-    machine = asdict(describe_machine(threads=1, device="cpu"))
+    machine = describe_machine(threads=1)
     for n in sizes:
         for shrink in shrinks:
             turns = [
-                [_measured(Job(real, fake, n, shrink, names, intervals)) for intervals in (False, True)]
+                [
+                    in_new_process(_measure, Job(real, fake, n, shrink, names, intervals))
+                    for intervals in (False, True)
+                ]
                 for _ in range(repeats)
             ]
             if any(cost.values != turns[0][0].values for turn in turns for cost in turn):
                 raise SystemExit(f"values differ with and without intervals: {turns}")
             ratio = median(with_them.seconds / without.seconds - 1 for without, with_them in turns)
-            facts = {"n": n, "shrink": shrink, "metrics": names, "extra": ratio}
             runs = [[asdict(cost) for cost in turn] for turn in turns]
-            line = {
-                "format": "genpr.interval-cost/1",
-                "started": started,
-                **facts,
-                "runs": runs,
-                "machine": machine,
-            }
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            facts = {"n": n, "shrink": shrink, "metrics": names, "extra": ratio, "runs": runs}
+            append_record(out, "interval-cost", machine, **facts)
             click.echo(_sentence(n, shrink, ratio, turns))
 
 
-def _measured(job: Job) -> Cost:
-    """Measure in a new process on one thread, since waiting threads count as processor time, too."""
-    with ProcessPoolExecutor(1, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        return pool.submit(_measure, job).result()
-
-
 def _measure(job: Job) -> Cost:
+    pin_to_cores(1)  # waiting threads count as processor time, too
     real, fake = (
         torch.from_numpy(shuffled(read_features(path), seed=seed)[: job.n])
         for seed, path in enumerate((job.real, job.fake))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,14 +10,11 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from _families import random_rotation, write_gaussian
-from _machine import describe_machine
-from _memory import PeakMemory
+from _shared import PeakMemory, append_record, describe_machine, random_rotation, write_gaussian
 from numpy.typing import NDArray
 
 import genpr
 
-_RESULTS = Path(__file__).parent / "results"
 _EXPONENT = 1.5
 _FAKE_SCALE = 0.95
 _PILOT_SHARE = 10
@@ -126,12 +120,7 @@ def _memory_facts(memory: PeakMemory) -> dict[str, int]:
 
 def _report(found: dict[str, Any], out: Path | None) -> None:
     machine = describe_machine(threads=torch.get_num_threads(), device=found["device"])
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    out = out or _RESULTS / f"large-{started[:10]}-{machine.slug}.jsonl"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    line = {"format": "genpr.benchmark-large/1", "ended": started, **found, "machine": asdict(machine)}
-    with out.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    out = append_record(out, "large", machine, **found)
     click.echo(f"{found['reals']:,} reals x {found['fakes']:,} fakes, d = {found['d']:,}, on {machine}")
     click.echo(f"{found['seconds']:.1f} s; " + ", ".join(f"{m} {v:.4f}" for m, v in found["values"].items()))
     click.echo(

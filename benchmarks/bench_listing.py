@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import re
 import subprocess
 import sys
 import tarfile
@@ -23,10 +22,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from _machine import describe_machine
+from _shared import describe_machine, kib_line
 from PIL import Image
 
 _SIDE = 8
+_STATUS = "/proc/self/status"
 
 
 def main() -> None:
@@ -81,21 +81,16 @@ def _write(folder: Path, images: int, shards: int) -> None:
 
 
 def _listed(way: Callable[[Path], tuple[int, object]], folder: Path) -> dict[str, object]:
-    before, started, used = _memory("VmRSS"), time.perf_counter(), time.process_time()
+    before, started, used = kib_line(_STATUS, "VmRSS"), time.perf_counter(), time.process_time()
     count, kept = way(folder)
     return {
         "images": count,
         "seconds": round(time.perf_counter() - started, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
-        "peak_growth_mb": (_memory("VmHWM") - before) // 2**20,
-        "kept_growth_mb": (_memory("VmRSS") - before) // 2**20,
+        "peak_growth_mb": (kib_line(_STATUS, "VmHWM") - before) // 2**20,
+        "kept_growth_mb": (kib_line(_STATUS, "VmRSS") - before) // 2**20,
         "kept": type(kept).__name__,
     }
-
-
-def _memory(key: str) -> int:
-    found = re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())
-    return 1024 * int(found[1]) if found else 0
 
 
 def _genpr(folder: Path) -> tuple[int, object]:

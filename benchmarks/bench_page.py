@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 import resource
 from collections.abc import Callable
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import click
 import torch
-from _machine import describe_machine, without_folder
+from _shared import append_record, describe_machine, in_new_process, without_folder
 
 import genpr
-
-_RESULTS = Path(__file__).parent / "results"
 
 Figures = dict[str, float]
 Options = dict[str, Any]
@@ -41,23 +35,21 @@ def main(real: str, fake: str, extractor: str, device: str, repeats: int, out: P
     Each score runs in its own process, and both alternate.
     """
     options: Options = {"extractor": extractor, "device": device}
-    _in_new_process(_score, real, fake, options)  # features enter the cache
+    in_new_process(_measured, _score, real, fake, options)  # features enter the cache
     runs = [
-        (_in_new_process(_score, real, fake, options), _in_new_process(_page, real, fake, options))
+        (
+            in_new_process(_measured, _score, real, fake, options),
+            in_new_process(_measured, _page, real, fake, options),
+        )
         for _ in range(repeats)
     ]
     machine = describe_machine(threads=torch.get_num_threads(), device=device)
-    ended = datetime.now(UTC).isoformat(timespec="seconds")
-    out = out or _RESULTS / f"page-{ended[:10]}-{machine.slug}.jsonl"
-    out.parent.mkdir(parents=True, exist_ok=True)
     facts = {
         "sources": [without_folder(source) for source in (real, fake)],
         "extractor": without_folder(extractor),
         "runs": [{"score": score, "page": page} for score, page in runs],
-        "machine": asdict(machine),
     }
-    with out.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"format": "genpr.benchmark-page/1", "ended": ended, **facts}) + "\n")
+    out = append_record(out, "page", machine, **facts)
     runs.sort(key=lambda run: run[1]["seconds"] - run[0]["seconds"])
     score, page = runs[len(runs) // 2]
     click.echo(f"{page['n_real']:,.0f} reals, {page['n_fake']:,.0f} fakes, {extractor}, on {machine}")
@@ -86,12 +78,6 @@ def _page(real: str, fake: str, options: Options) -> Figures:
         "n_real": len(evidence.real),
         "n_fake": len(evidence.fake),
     }
-
-
-def _in_new_process(work: Callable[..., Figures], *arguments: object) -> Figures:
-    """Run in a separate process, and return its peak memory, too."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measured, (work, *arguments))
 
 
 def _measured(work: Callable[..., Figures], *arguments: object) -> Figures:

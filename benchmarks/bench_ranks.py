@@ -1,13 +1,10 @@
 """Time of 1, 2 and 4 processes for one score on this machine, separately for each kind of work.
 
     python benchmarks/bench_ranks.py --rows 20000 --images 4096 --out ranks.jsonl
-    python benchmarks/bench_ranks.py --rows 200000 --dim 256 --kinds gather one-by-one
-    python benchmarks/bench_ranks.py --rows 3200 --dim 65536 --kinds manifold sharded
+    python benchmarks/bench_ranks.py --rows 200000 --dim 256 --kinds gather
 
-`gather` brings the rows of one side, of which each rank has a part, to all ranks; in `one-by-one` each rank in turn sends its
-part to all, as genpr did before. `manifold` computes precision, recall, density and coverage with all rows of both sides
-on every rank, `sharded` with a part of them on each. `peak_gb_of_one` includes `gb_before`: Python, libraries and, but for
-`sharded` and the gathers, all features.
+`gather` brings the rows of one side, of which each rank has a part, to all ranks. `peak_gb_of_one` includes `gb_before`:
+Python, libraries and, but for the gathers, all features.
 
 The wall-clock time and the processor time of all ranks are reported. The latter shows the overhead of the division when there are no
 more cores. Results of all runs must be equal to the bit.
@@ -26,18 +23,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
-from _machine import describe_machine
+from _shared import append_record, describe_machine
 
 import genpr
 from genpr.distributed import Communicator
 
 _SHAPE = 64, 64, 3
-_KINDS = "embed", "score", "gather", "one-by-one", "manifold", "sharded"
+_KINDS = "embed", "score", "gather"
 
 
 def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,11 +50,11 @@ def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 _BLOCK = 100  # rows of one seed
 
 
-def some_features(first: int, last: int, dim: int, side: int) -> np.ndarray:
-    """Rows `first` to `last` of a side, the same for any division."""
+def some_features(first: int, last: int, dim: int) -> np.ndarray:
+    """Rows `first` to `last`, the same for any division."""
     rows = np.empty((last - first, dim), np.float32)
     for number in range(first // _BLOCK, -(-last // _BLOCK)):
-        block = np.random.default_rng([side, number]).normal(0.1 * side, 1.0, (_BLOCK, dim))
+        block = np.random.default_rng(number).normal(size=(_BLOCK, dim))
         start, end = max(first, number * _BLOCK), min(last, (number + 1) * _BLOCK)
         rows[start - first : end - first] = block[start - number * _BLOCK : end - number * _BLOCK]
     return rows
@@ -79,30 +75,13 @@ def prepared(kind: str, args: argparse.Namespace, communicator: Communicator) ->
             return json.dumps(record, sort_keys=True).encode()
 
         return score
-    parts = 1 if kind == "manifold" else communicator.size
-    place = 0 if kind == "manifold" else communicator.rank
-    own = args.rows * place // parts, args.rows * (place + 1) // parts
-    if kind in {"manifold", "sharded"}:
-        real, fake = (some_features(*own, args.dim, side) for side in range(2))
-        return lambda: json.dumps(
-            genpr.manifold_metrics(real, fake, device=args.device, sharded=kind == "sharded")
-        ).encode()
-    rows = torch.from_numpy(some_features(*own, args.dim, 0)).to(args.device)
-
-    def one_by_one() -> list[torch.Tensor]:
-        counts = communicator.all_gather_object(len(rows))
-        found = [rows if each == place else rows.new_empty(n, args.dim) for each, n in enumerate(counts)]
-        for each, part in enumerate(found):
-            for chunk in torch.split(part.view(-1), 2**24) if parts > 1 else ():
-                torch.distributed.broadcast(chunk, src=each)
-        return found
-
-    gather = one_by_one if kind == "one-by-one" else lambda: communicator.all_gather(rows)
+    first, last = (args.rows * (communicator.rank + one) // communicator.size for one in (0, 1))
+    rows = torch.from_numpy(some_features(first, last, args.dim)).to(args.device)
 
     def sample() -> bytes:
         """Every 1,000th row of all parts together, whatever their sizes."""
         found, start = [], 0
-        for part in gather():
+        for part in communicator.all_gather(rows):
             found.append(bytes(part[-start % 1000 :: 1000].cpu().numpy()))
             start += len(part)
         return b"".join(found)
@@ -180,7 +159,7 @@ def main() -> None:
         if args.result:
             args.result.write_text(json.dumps(found))
         return
-    machine = asdict(describe_machine(threads=os.cpu_count() or 1, device=args.device))
+    machine = describe_machine(threads=os.cpu_count() or 1, device=args.device)
     for kind in args.kinds:
         seen = set()
         for ranks in args.ranks:
@@ -188,14 +167,9 @@ def main() -> None:
             found = run(kind, ranks, sys.argv[1:])
             seen.add(found["sha256"])
             options = {name: getattr(args, name) for name in ("rows", "dim", "images", "extractor")}
-            found |= {"options": options, "load_before": load, "machine": machine}
-            print(
-                {name: value for name, value in found.items() if name not in {"machine", "options"}},
-                flush=True,
-            )
+            print(found, flush=True)
             if args.out:
-                with args.out.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+                append_record(args.out, "ranks", machine, options=options, load_before=load, **found)
         assert len(seen) == 1, "results depend on the number of ranks"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,14 +13,12 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from _machine import Machine, describe_machine
-from _memory import PeakMemory
+from _shared import RESULTS, Machine, PeakMemory, append_record, describe_machine, in_new_process
 from numpy.typing import NDArray
 
 import genpr
 from genpr.metrics.similarity import FeaturePairs
 
-_RESULTS = Path(__file__).parent / "results"
 _KS = (1, 5, 10)
 _BEYOND = (
     20  # places of the float32 order beyond the depth, among which the last ones of the exact order are found
@@ -88,7 +84,7 @@ class Task:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON lines file to write, with a table next to it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
+    help="JSON lines file to append to, with a table next to it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
 )
 def main(
     queries: int, candidates: int, d: int, depth: int, whole: int, threads: int, out: Path | None
@@ -100,20 +96,14 @@ def main(
     """
     task = Task(queries, candidates, d, depth, whole, threads)
     lines = [
-        {"part": work.__name__.strip("_"), **_in_new_process(work, task)}
+        {"part": work.__name__.strip("_"), **in_new_process(_with_threads, work, task)}
         for work in (_scored, _products, _lists, _whole)
     ]
     machine = describe_machine(threads=threads, device="cpu", also=("ranx", "numba"))
-    ended = datetime.now(UTC).isoformat(timespec="seconds")
-    out = out or _RESULTS / f"retrieval-{ended[:10]}-cpu.jsonl"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    head = {
-        "format": "genpr.benchmark-retrieval/1",
-        "ended": ended,
-        "task": asdict(task),
-        "machine": asdict(machine),
-    }
-    out.write_text("".join(json.dumps(head | line) + "\n" for line in lines), encoding="utf-8")
+    ended = f"{datetime.now(UTC):%Y-%m-%d}"
+    out = out or RESULTS / f"retrieval-{ended}-cpu.jsonl"
+    for line in lines:
+        append_record(out, "retrieval", machine, task=asdict(task), **line)
     table = _table(task, machine, lines, ended)
     out.with_suffix(".md").write_text(table, encoding="utf-8")
     click.echo(table)
@@ -251,12 +241,6 @@ def _agreement(pairs: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
     return {"largest_difference": worst, "ranx_means": means, "agree": max(worst.values()) <= _TOLERANCE}
 
 
-def _in_new_process(work: Callable[[Task], Facts], task: Task) -> Facts:
-    """Run in a separate process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_with_threads, (work, task))
-
-
 def _with_threads(work: Callable[[Task], Facts], task: Task) -> Facts:
     torch.set_num_threads(task.threads)
     return work(task)
@@ -264,7 +248,6 @@ def _with_threads(work: Callable[[Task], Facts], task: Task) -> Facts:
 
 def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> str:
     scored, products, lists, whole = lines
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     pairs = task.queries * task.candidates
     floor = products["seconds"]
     whole_task = f"{task.queries:,} x {task.candidates:,}, d = {task.d}"
@@ -288,10 +271,9 @@ def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> 
     )
     return "\n".join(
         [
-            f"# {ended[:10]}, {machine.cpu}",
+            f"# {ended}, {machine.cpu}",
             "",
-            f"{machine}, {machine.system}.  ",
-            f"{versions}; genpr at {machine.commit[:12]}.",
+            *machine.paragraph,
             "",
             "## Lists, genpr and ranx on the same rankings",
             "",

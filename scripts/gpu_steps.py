@@ -22,9 +22,7 @@ from genpr.neighbors.engine import plain_arithmetic
 from genpr.notices import collect_notices
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
-from _extractor_images import make_images
-from _extractor_tools import load_genpr
-from _extractor_weights import write_random_weights
+from _embedding import load_genpr, make_images, write_random_weights
 from bench_embedding import rates
 
 CUDA = torch.device("cuda")

@@ -1,16 +1,62 @@
-"""Random weights with the shapes of the published files, which are not available everywhere."""
+"""Images, random weights and extractors of genpr with them, for the benchmarks of embedding and the check of a GPU."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image, ImageOps
 from torch import Tensor, nn
 
+import genpr
+from genpr.features.extractor import FeatureExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName
+from genpr.features.weights import load_weights
+from genpr.storage import sha256_of_file
+
+_NARROWEST, _WIDEST = 128, 400  # of a crop, in pixels of the photographs, which are 427 high
+_GAIN = (0.7, 1.2)
+_NOISE = 4.0  # standard deviation in gray levels: a camera's, so that the files do not compress better than photographs
+
+
+def make_images(folder: Path, *, count: int, size: int) -> None:
+    """Write `count` PNG files of `size` x `size` pixels: random crops of scikit-learn's two photographs.
+
+    The crops are flipped, brightened and noisy, so that no two are equal. Every run makes the same crops.
+    """
+    load_sample_images = importlib.import_module("sklearn.datasets").load_sample_images
+    photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        photograph = photographs[number % len(photographs)]
+        side = int(generator.integers(_NARROWEST, _WIDEST))
+        left, top = (int(generator.integers(0, length - side + 1)) for length in photograph.size)
+        crop = photograph.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
+        if generator.random() < 0.5:
+            crop = ImageOps.mirror(crop)
+        pixels = np.asarray(crop) * generator.uniform(*_GAIN) + generator.normal(0, _NOISE, (size, size, 3))
+        Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)).save(folder / f"{number:06d}.png")
+
+
+def load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtractor:
+    """Load an extractor with any weights; `genpr.load_extractor` accepts only the published ones."""
+    if weights is None:
+        return genpr.load_extractor(extractor, device=device)
+    name = ExtractorName.parse(extractor)
+    published = BUILT_IN[name.base].weights
+    assert published is not None
+    entry = replace(published, size=weights.stat().st_size, sha256=sha256_of_file(weights))
+    where = torch.device(device)
+    module = importlib.import_module(f"genpr.features.networks.{BUILT_IN[name.base].network}")
+    found: FeatureExtractor = module.build(load_weights(entry, weights), names=[name], device=where)
+    return found
+
 
 TIMM_DINOV2 = {
     "dinov2-vits14": "vit_small_patch14_dinov2",
