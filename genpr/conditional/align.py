@@ -35,7 +35,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, require_all_weights
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
@@ -123,7 +123,7 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
 
 
 def _aligned(images: object, prompts: object, options: AlignOptions, embedder: Embedder) -> Aligned:
-    extractor: ExtractorKey = options.extractor
+    extractor: ExtractorLike = options.extractor
     if isinstance(extractor, str):
         extractor = canonical_name(extractor)
     opened, table = open_input(images, "fake"), open_prompts(prompts)
@@ -220,7 +220,7 @@ def _rank(
 
 
 def _find_copies(
-    images: FeatureSet, opened: OpenedInput, threshold: float, extractor: ExtractorKey, embedder: Embedder
+    images: FeatureSet, opened: OpenedInput, threshold: float, extractor: ExtractorLike, embedder: Embedder
 ) -> Copies:
     """Compare images with training images, which are embedded in the same way."""
     source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))

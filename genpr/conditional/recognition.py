@@ -37,7 +37,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, check_has_text
-from genpr.features.source_features import Embedder, ExtractorKey
+from genpr.features.source_features import Embedder, ExtractorLike
 from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.presence import MIN_EXAMPLES, calibrate
@@ -145,7 +145,7 @@ class _Classifier:
     """A classifier of entities in images."""
 
     name: str
-    extractor: ExtractorKey  # the extractor of images
+    extractor: ExtractorLike  # the extractor of images
     classes: tuple[str, ...] | None  # of a detector; None for a pair of encoders, which have no fixed classes
     embedder: Embedder
 

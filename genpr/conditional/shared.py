@@ -11,7 +11,7 @@ from genpr.evaluation.tables import ImageValues
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
+from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
 from genpr.images.item import known_length
 from genpr.metrics.entities import EntityScore
 from genpr.metrics.ranking_values import QueryMetric
@@ -24,7 +24,7 @@ def embed_matched(
     opened: OpenedInput,
     role: str,
     table: ImageValues[T],
-    extractor: ExtractorKey,
+    extractor: ExtractorLike,
     embedder: Embedder,
     check: Callable[[list[T]], object] = lambda _: None,
 ) -> tuple[FeatureSet, list[T]]:

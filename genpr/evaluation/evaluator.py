@@ -19,7 +19,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.registry import HELD_OUT
 from genpr.notices import Notice
@@ -93,7 +93,7 @@ def score_with(
         run.check_images(images)
         fakes = run.embed(opened, "fake")
         run.fit(like_fakes=score_held_out)
-        like_fakes = run.held_out.cut(fakes.n) if score_held_out and run.held_out is not None else None
+        like_fakes = run.held_out.limited_to(fakes.n) if score_held_out and run.held_out is not None else None
         by_image, scored = run.has_images(images), []
         for index in range(len(choices)):
             held_out = None if like_fakes is None else run.score(like_fakes, index).result
@@ -153,7 +153,7 @@ class _Run:
     ) -> SourceFeatures:
         """Embed "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for another."""
         limit: int | None = 0
-        extractors, elsewhere, least = list[ExtractorKey](), list[ExtractorKey](), 1
+        extractors, elsewhere, least = list[ExtractorLike](), list[ExtractorLike](), 1
         for plan in self.plans:
             elsewhere += plan.extractors.values()
             needed = plan.needs[needs or role]

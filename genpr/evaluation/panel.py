@@ -23,7 +23,7 @@ from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.validation import entry_point
 
 if TYPE_CHECKING:
-    from genpr.features.source_features import ExtractorKey
+    from genpr.features.source_features import ExtractorLike
 
 RATIO = "fd"
 """The metric that is divided by its value for held-out reals."""
@@ -119,7 +119,7 @@ def score_panel(
     real: object,
     fake: object,
     *,
-    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None = None,
+    extractors: Sequence[ExtractorLike] | Mapping[str, ExtractorLike] | None = None,
     **options: Unpack[ScoreKeywords],
 ) -> PanelResult:
     """Score one fake set against one real set in several representations; each image is decoded once.
@@ -149,7 +149,7 @@ def score_panel(
 
 
 def panel_choices(
-    extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey] | None, options: ScoreOptions
+    extractors: Sequence[ExtractorLike] | Mapping[str, ExtractorLike] | None, options: ScoreOptions
 ) -> dict[str | None, ScoreOptions]:
     """The options of each extractor by its name, and at None those of metrics with fixed features, if any.
 
@@ -199,15 +199,15 @@ def _comparing(result: Result) -> Result:
     return replace(result, metrics=metrics)
 
 
-def _named(extractors: Sequence[ExtractorKey] | Mapping[str, ExtractorKey]) -> dict[str, ExtractorKey]:
+def _named(extractors: Sequence[ExtractorLike] | Mapping[str, ExtractorLike]) -> dict[str, ExtractorLike]:
     """The extractors of a panel by their names."""
     if isinstance(extractors, str) or callable(extractors):
         extractors = [extractors]
     given = extractors.items() if isinstance(extractors, Mapping) else [("", each) for each in extractors]
-    named: dict[str, ExtractorKey] = {}
+    named: dict[str, ExtractorLike] = {}
     for label, each in given:
         if isinstance(each, str):
-            key: ExtractorKey = canonical_name(each)
+            key: ExtractorLike = canonical_name(each)
             name = label or str(key)
         else:
             from genpr.features.custom import extractor_info  # imports torch

@@ -33,14 +33,14 @@ from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.features.inputs import OpenedInput
-    from genpr.features.source_features import ExtractorKey
+    from genpr.features.source_features import ExtractorLike
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNeeds:
     """Requirements of a plan on one source."""
 
-    extractors: tuple[ExtractorKey, ...]  # whose features are needed
+    extractors: tuple[ExtractorLike, ...]  # whose features are needed
     least: int  # minimum number of images of its metrics
     most: int | None  # maximum number of images, if the protocol has one
 
@@ -52,8 +52,8 @@ class ScorePlan:
     protocol: EvaluationProtocol
     ks: Mapping[str, int]  # k by manifold metric
     ties: Ties  # "closed" or "strict"
-    own: ExtractorKey  # the extractor of metrics without fixed features
-    extractors: Mapping[str, ExtractorKey]  # the extractor of every metric, in display order
+    own: ExtractorLike  # the extractor of metrics without fixed features
+    extractors: Mapping[str, ExtractorLike]  # the extractor of every metric, in display order
     intervals: bool = True  # whether to compute intervals
     control: bool = True  # whether to score one half of the reals against the other
     k: int | None = None  # as requested; None for that of the protocol
@@ -99,7 +99,7 @@ class ScorePlan:
         )
 
     @property
-    def main(self) -> ExtractorKey:
+    def main(self) -> ExtractorLike:
         """The extractor of the reals that identifies them in a result."""
         extractors = self.needs["real"].extractors
         return self.own if self.own in extractors else extractors[0]
@@ -117,7 +117,7 @@ class ScorePlan:
         from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
         least_real, least_fake = least_images(self.ks)
-        compared: dict[ExtractorKey, None] = {}  # in order, each once
+        compared: dict[ExtractorLike, None] = {}  # in order, each once
         for name, extractor in self.extractors.items():
             least_fake = max(least_fake, METRICS[name].least)
             if METRICS[name].uses_reals and name not in self.given:
@@ -146,7 +146,7 @@ def with_pinned(choices: Sequence[ScoreOptions]) -> ScoreOptions:
     return replace(choices[0], prepare=found[choices[0].protocol])
 
 
-def extractor_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> ExtractorKey:
+def extractor_of(metric: str, own: ExtractorLike, recipe: EvaluationProtocol) -> ExtractorLike:
     """The extractor of `metric` in a score with extractor `own`, with the same variants if it is the same network."""
     if metric in recipe.extractors:
         return recipe.extractors[metric]
@@ -158,8 +158,8 @@ def extractor_of(metric: str, own: ExtractorKey, recipe: EvaluationProtocol) -> 
 
 def given_moments(
     statistics: ReferenceStatistics,
-    extractors: Mapping[str, ExtractorKey],
-    own: ExtractorKey,
+    extractors: Mapping[str, ExtractorLike],
+    own: ExtractorLike,
     recipe: EvaluationProtocol,
 ) -> dict[str, FeatureMoments]:
     """The moments of a file by metric, for the metrics in `extractors`; their dimensions are checked if known.
@@ -183,7 +183,7 @@ def given_moments(
     return found
 
 
-def is_custom(extractor: ExtractorKey) -> bool:
+def is_custom(extractor: ExtractorLike) -> bool:
     """Whether this is the name of a custom extractor."""
     return isinstance(extractor, str) and network_module(extractor) is None
 
@@ -229,7 +229,7 @@ def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
     return find_statistics(Path(side.source.name))
 
 
-def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorKey) -> list[str]:
+def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: ExtractorLike) -> list[str]:
     """The protocol's metrics that can be computed without real images; the distance of the extractor, if there are none."""
     extractors = {name: extractor_of(name, own, recipe) for name in recipe.metrics}
     given = given_moments(statistics, extractors, own, recipe)
@@ -241,7 +241,7 @@ def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: 
 
 def _check_given(
     statistics: ReferenceStatistics,
-    extractors: Mapping[str, ExtractorKey],
+    extractors: Mapping[str, ExtractorLike],
     given: Mapping[str, FeatureMoments],
     *,
     is_needed: bool,
@@ -277,7 +277,7 @@ def _check_given(
         raise UsageError(text, code="statistics-unused", path=source)
 
 
-def _name(extractor: ExtractorKey) -> str:
+def _name(extractor: ExtractorLike) -> str:
     from genpr.features.custom import extractor_info  # which imports torch, as the next one
     from genpr.features.source_features import FROM_FILE
 
@@ -289,7 +289,7 @@ def _name(extractor: ExtractorKey) -> str:
 
 def _own_extractor(
     extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
-) -> ExtractorKey:
+) -> ExtractorLike:
     """The extractor of the metrics without fixed features."""
     if extractor is None:
         if recipe.panel:
@@ -308,7 +308,7 @@ def _own_extractor(
     return name
 
 
-def _extractor_of_source(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKey:
+def _extractor_of_source(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorLike:
     """The extractor of feature files; that of the protocol for images."""
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import FROM_FILE
@@ -325,7 +325,7 @@ def _extractor_of_source(real: OpenedInput, recipe: EvaluationProtocol) -> Extra
     return name
 
 
-def _extractor_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorKey:
+def _extractor_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorLike:
     """The first extractor in the file; else that of the protocol, unless the dimensions differ."""
     from genpr.features.source_features import FROM_FILE
 

@@ -82,7 +82,7 @@ class Reference:
     ) -> None:
         self.plan = plan
         most = plan.needs["real"].most
-        self.real = real if most is None else real.cut(most)
+        self.real = real if most is None else real.limited_to(most)
         self.reals = self.real[plan.main]
         self.embedder, self._held_out, self._labels = embedder, held_out, labels
         self._held_out_summary: SideSummary | None = None
@@ -306,7 +306,7 @@ class Reference:
     def _score(self, fake: SourceFeatures) -> tuple[Result, Evidence, RecognizedLabels | None]:
         """The result, what it was made from, and the labels if they are compared."""
         plan, most = self.plan, self.plan.needs["fake"].most
-        fakes = fake if most is None else fake.cut(most)
+        fakes = fake if most is None else fake.limited_to(most)
         for extractor in plan.needs["real"].extractors:
             check_same_weights(self.real[extractor], fakes[extractor])
         if plan.statistics is not None:

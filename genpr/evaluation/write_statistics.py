@@ -27,7 +27,7 @@ from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
     Embedder,
-    ExtractorKey,
+    ExtractorLike,
     SourceFeatures,
     with_cpu_fallback,
 )
@@ -127,7 +127,7 @@ def compute_statistics(
 
 
 def _moments_of(
-    features: SourceFeatures, extractors: Sequence[ExtractorKey], spatial: str | None, embedder: Embedder
+    features: SourceFeatures, extractors: Sequence[ExtractorLike], spatial: str | None, embedder: Embedder
 ) -> tuple[list[FeatureMoments], tuple[Notice, ...]]:
     """Mean and covariance of each extractor, with notices."""
     moments, notices = list[FeatureMoments](), list[Notice]()
@@ -167,7 +167,7 @@ def _gaussian_of(features: FeatureSet, embedder: Embedder) -> Gaussian:
     return Gaussian.from_features(features.features, name=features.source, device=embedder.device)
 
 
-def _spatial_of(keys: Sequence[ExtractorKey]) -> str:
+def _spatial_of(keys: Sequence[ExtractorLike]) -> str:
     """The extractor of feature maps that belongs to the Inception among the extractors."""
     for key in keys:
         if isinstance(key, str) and parse_name(key).base == "inception":
@@ -187,7 +187,7 @@ def _rounded(mean: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _converted(
-    statistics: ReferenceStatistics, keys: Sequence[ExtractorKey], options: StatisticsOptions
+    statistics: ReferenceStatistics, keys: Sequence[ExtractorLike], options: StatisticsOptions
 ) -> ReferenceStatistics:
     """The same statistics, or those of some extractors, with the keys of this module."""
     source = statistics.source

@@ -134,8 +134,8 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
         return range(total)
     if not isinstance(opened, FeatureSet) and all(map(_INDEX.fullmatch, features.names)):
         end = float("inf") if total is None else total
-        found = [int(name[1:-1]) for name in features.names]
-        rows = [row if row < end else None for row in found]
+        numbers = [int(name[1:-1]) for name in features.names]
+        rows = [row if row < end else None for row in numbers]
     else:
         listed = image_names(opened) or [item.name for item in opened.source]  # type: ignore[union-attr]
         index_of = {name: index for index, name in enumerate(listed)}
@@ -187,7 +187,7 @@ class Pictures:
         requested: dict[str, list[int]] = defaultdict(list)
         for row in dict.fromkeys(rows):
             requested[self.names[row]].append(row)
-        found: dict[int, Pixels] = {}
+        pixels_of: dict[int, Pixels] = {}
         items, names = iter(self.source), self.source.names()
         if names is not None:  # visit only the requested images
             items = self.source.select(index for index, name in enumerate(names) if name in requested)
@@ -197,13 +197,13 @@ class Pictures:
                     data = item.read()
                     row = self._row_of(data, requested[item.name])
                     pixels = decode(data, name=item.name, policy=self.policy).pixels
-                    found[row] = pixels if self.keep is None else self.keep(pixels)
+                    pixels_of[row] = pixels if self.keep is None else self.keep(pixels)
                     requested[item.name].remove(row)
                 if not requested[item.name]:
                     del requested[item.name]
             if not requested:
                 break
-        return found
+        return pixels_of
 
     def _row_of(self, data: ImageData, rows: Sequence[int]) -> int:
         """The row among `rows`, which share a name, of an image; ImageError if there is none."""

@@ -41,7 +41,7 @@ from genpr.notices import Notice, collect_notices, emit_notice, notice
 from genpr.runtime import cache_root, is_out_of_memory, resolve_device
 from genpr.validation import check_features
 
-ExtractorKey = str | FeatureExtractor
+ExtractorLike = str | FeatureExtractor
 """Identifies features: the canonical name of an extractor, or a custom extractor."""
 
 
@@ -64,7 +64,7 @@ class Embedder:
         """An embedder with the same options on the CPU, which loads its networks again."""
         return Embedder(replace(self.options, device="cpu"))
 
-    def load(self, keys: Sequence[ExtractorKey]) -> DescribedExtractor:
+    def load(self, keys: Sequence[ExtractorLike]) -> DescribedExtractor:
         """The extractor of one key, or of several layers of one network."""
         first = keys[0]
         if not isinstance(first, str):
@@ -77,8 +77,8 @@ class Embedder:
         return self._loaded[names]
 
     def embed(
-        self, images: OpenedImages, role: str, groups: Sequence[Sequence[ExtractorKey]], limit: int | None
-    ) -> dict[ExtractorKey, FeatureSet]:
+        self, images: OpenedImages, role: str, groups: Sequence[Sequence[ExtractorLike]], limit: int | None
+    ) -> dict[ExtractorLike, FeatureSet]:
         """The features of at most `limit` images by each key; those of a group share a network.
 
         Each image is decoded once. All networks are on the device at the same time, and their batches take turns.
@@ -96,7 +96,7 @@ class Embedder:
                     notices.append(notice("weights-unpinned", extractor=keys[0], sha256=sha256))
             opened.append((extractor, cache))
             described.append((keys, parts, cache, notices))
-        found = embed_source(
+        embedded = embed_source(
             source,
             opened,
             batch_size=options.batch_size,
@@ -104,8 +104,8 @@ class Embedder:
             bad_images=options.bad_images,
             progress=None if options.progress is None else partial(options.progress, role),
         )
-        sets: dict[ExtractorKey, FeatureSet] = {}
-        for features, (keys, parts, cache, notices) in zip(found, described, strict=True):
+        sets: dict[ExtractorLike, FeatureSet] = {}
+        for features, (keys, parts, cache, notices) in zip(embedded, described, strict=True):
             # Each rank has opened the cache.
             everywhere = notices_of_all_ranks(notices if cache is None else [*notices, *cache.notices])
             whole = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
@@ -186,7 +186,7 @@ class SourceFeatures:
         embedder: Embedder,
         *,
         limit: int | None = None,
-        declared: Collection[ExtractorKey] = (),
+        declared: Collection[ExtractorLike] = (),
     ) -> None:
         self.opened = opened
         self.role = role
@@ -197,11 +197,11 @@ class SourceFeatures:
         self._embedder = embedder
         most = embedder.options.max_images
         self._limit = most if limit is None else limit if most is None else min(limit, most)
-        self._known: dict[ExtractorKey, FeatureSet] = {}
+        self._known: dict[ExtractorLike, FeatureSet] = {}
         self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
 
     def require(
-        self, keys: Iterable[ExtractorKey], *, minimum: int, elsewhere: Iterable[ExtractorKey] = ()
+        self, keys: Iterable[ExtractorLike], *, minimum: int, elsewhere: Iterable[ExtractorLike] = ()
     ) -> None:
         """Embed missing features, by each network once, in one pass over the images.
 
@@ -227,7 +227,7 @@ class SourceFeatures:
             if self._known[key].statistics is None:
                 self._check_number(self._known[key].source, len(self._known[key]), minimum)
 
-    def _embedded(self, groups: Sequence[Sequence[ExtractorKey]]) -> dict[ExtractorKey, FeatureSet]:
+    def _embedded(self, groups: Sequence[Sequence[ExtractorLike]]) -> dict[ExtractorLike, FeatureSet]:
         """The features by key: of all networks at once, or one after another if memory is insufficient."""
         opened, together = self.opened, len(groups) > 1
         assert isinstance(opened, OpenedImages)
@@ -250,11 +250,11 @@ class SourceFeatures:
         torch.cuda.empty_cache()  # the error no longer references memory here
         return {key: each for group in groups for key, each in self._embedded([group]).items()}
 
-    def __getitem__(self, key: ExtractorKey) -> FeatureSet:
+    def __getitem__(self, key: ExtractorLike) -> FeatureSet:
         """The features of an extractor that was required."""
         return self._known[key]
 
-    def cut(self, most: int) -> SourceFeatures:
+    def limited_to(self, most: int) -> SourceFeatures:
         """The same source with at most `most` images: the subset that a limit of `most` would have chosen."""
         if all(len(features) <= most for features in self._known.values()):
             return self
@@ -286,7 +286,7 @@ class SourceFeatures:
         positions = np.searchsorted(choose_rows(total, n, seed), choose_rows(total, most, seed))
         return torch.as_tensor(positions)
 
-    def _checked(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+    def _checked(self, features: FeatureSet, key: ExtractorLike) -> FeatureSet:
         """Features from a file, checked against `key`; the user must declare what the file does not record."""
         if features.statistics is not None:
             return features
@@ -307,7 +307,7 @@ class SourceFeatures:
         rows = choose_rows(len(features), self._limit, self._embedder.options.seed)
         return features.select(torch.as_tensor(rows))
 
-    def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+    def _labeled(self, features: FeatureSet, key: ExtractorLike) -> FeatureSet:
         dim, source = features.features.shape[1], features.source
         if len(set(self._declared)) > 1:
             text = f"{source} has features of a single extractor, but a panel needs images"
@@ -340,11 +340,11 @@ def _check_features_of_ranks(features: FeatureSet) -> None:
 
 def _check_prepared(features: FeatureSet, prepare: str) -> None:
     """Raise an error for features of images with another or an unknown preparation."""
-    found = features.decoder.get("prepare", "none")
-    if found != prepare:
+    recorded = features.decoder.get("prepare", "none")
+    if recorded != prepare:
         source = printable(features.source)
         raise UsageError(
-            f"{source} has features of images with prepare = {found}, but {prepare} is requested, which needs images; leave "
+            f"{source} has features of images with prepare = {recorded}, but {prepare} is requested, which needs images; leave "
             "--prepare out, or give the images",
             code="features-prepared",
             path=features.source,
@@ -352,7 +352,7 @@ def _check_prepared(features: FeatureSet, prepare: str) -> None:
 
 
 def features_for_file(
-    opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, shard: Shard | None = None
+    opened: OpenedInput, key: ExtractorLike | None, embedder: Embedder, shard: Shard | None = None
 ) -> FeatureSet:
     """The features of `opened` by `key` (None: those of a feature file), of a shard of the `max_images` chosen images."""
     if shard is None:

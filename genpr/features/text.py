@@ -34,7 +34,7 @@ from genpr.validation import entry_point, is_plain, kind_of
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
-    from genpr.features.source_features import Embedder, ExtractorKey
+    from genpr.features.source_features import Embedder, ExtractorLike
 
 _BATCH = 64  # texts per call of a custom `encode_text`
 _ROWS = 2**16
@@ -69,7 +69,7 @@ def is_custom(name: str) -> bool:
     return network_module(name) is None
 
 
-def text_encoder_for(extractor: ExtractorKey, embedder: Embedder) -> TextEncoder:
+def text_encoder_for(extractor: ExtractorLike, embedder: Embedder) -> TextEncoder:
     """The text encoder of an extractor of images, with the embedder's options."""
     if not isinstance(extractor, str) or is_custom(extractor):
         return text_encoder_of(embedder.load([extractor]))

@@ -25,7 +25,7 @@ from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import shared_options, takes_options
-from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
+from genpr.features.source_features import FROM_FILE, Embedder, ExtractorLike
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, in_order
@@ -48,7 +48,7 @@ _HASH = 32
 _HEAD = _HASH + 12  # with width, height and flags as int32
 
 
-def _extractor_of(plan: ScorePlan) -> ExtractorKey:
+def _extractor_of(plan: ScorePlan) -> ExtractorLike:
     """The single network of a plan."""
     extractors = tuple(dict.fromkeys(plan.extractors.values()))
     if len(extractors) > 1:
