@@ -395,28 +395,22 @@ def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
     """The joined set; facts that a shard lacks are left out."""
     named = all(len(part.names) == len(part) for part in parts)
     identities = [part.identities for part in parts if part.identities is not None]
-    flags, formats, sizes = Counter[str](), Counter[str](), Counter[tuple[int, int]]()
-    for part in parts:
-        flags.update(part.flags)
-        formats.update(part.facts.formats)
-        sizes.update(part.sizes)
+    sizes = sum((Counter(part.sizes) for part in parts), Counter[tuple[int, int]]())
+    formats = sum((Counter(part.facts.formats) for part in parts), Counter[str]())
     skipped = tuple(chain.from_iterable(part.skipped for part in parts))
     most = min(_info(part).max_bad for part in parts)
     BadImagePolicy("skip", most).check(skipped, total=_info(parts[0]).total, source=name)
-    return FeatureSet(
+    return replace(
+        parts[0],
         features=rows,
         source=name,
-        extractor=parts[0].extractor,
         names=tuple(chain.from_iterable(part.names for part in parts)) if named else (),
         identities=torch.cat(identities) if len(identities) == len(parts) else None,
-        flags=in_order(flags),
+        flags=in_order(sum((Counter(part.flags) for part in parts), Counter[str]())),
         skipped=skipped,
-        decoder=parts[0].decoder,
-        passed_over=parts[0].passed_over,
-        origin=parts[0].origin,
-        place=parts[0].place,
         sizes=sizes,
         facts=ImageFacts.from_counts(formats, sizes),
+        shard=None,
     )
 
 
