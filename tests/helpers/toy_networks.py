@@ -75,7 +75,7 @@ def use_toy_networks(monkeypatch, captions):
         monkeypatch.setitem(sys.modules, f"genpr.features.networks.{network}", module)
     small = {name: replace(each, dim=WIDTH, side=32) for name, each in published.items()}
     monkeypatch.setattr(registry, "BUILT_IN", MappingProxyType(registry.BUILT_IN | small))
-    for each in ("find_or_fetch", "load_any_weights"):
+    for each in ("find_or_fetch", "load_weights", "load_any_weights"):
         monkeypatch.setattr(registry, each, lambda *_, **__: None)
     coco = replace(protocols.find_protocol("coco30k"), n_fake=captions)
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "coco30k": coco})
