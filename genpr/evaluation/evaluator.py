@@ -92,13 +92,15 @@ def score_with(
         run.embed_real()
         run.check_images(images)
         fakes = run.embed(opened, "fake")
-        run.fit(like_fakes=score_held_out)
+        run.embed_held_out(like_fakes=score_held_out)
         like_fakes = run.held_out.limited_to(fakes.n) if score_held_out and run.held_out is not None else None
         by_image, scored = run.has_images(images), []
         for index in range(len(choices)):
+            run.fit(index)
             held_out = None if like_fakes is None else run.score(like_fakes, index).result
             found = run.score(fakes, index, scorer=scorer, by_image=by_image)
             scored.append(replace(found, held_out=held_out))
+            del run.references[index]  # one at a time, for its memory
         return scored
 
 
@@ -117,7 +119,7 @@ class _Run:
         self.labels: LabelConfig | None = None
         self._opened_held_out: OpenedInput | None = None
         self.held_out: SourceFeatures | None = None
-        self.references: list[Reference] = []
+        self.references: dict[int, Reference] = {}
         self._notices: dict[Notice, None] = {}
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
@@ -167,14 +169,16 @@ class _Run:
         features.require(extractors, minimum=least, elsewhere=elsewhere)
         return features
 
-    def fit(self, *, like_fakes: bool = False) -> None:
-        """Embed held-out reals, with `like_fakes` by the extractors of the fakes, and fit the reals to every plan."""
+    def embed_held_out(self, *, like_fakes: bool = False) -> None:
+        """Embed held-out reals, if there are any; with `like_fakes` by the extractors of the fakes."""
         if self._opened_held_out is not None:
             needs = "fake" if like_fakes else None
             self.held_out = self.embed(self._opened_held_out, "held-out", needs=needs)
-        for plan in self.plans:
-            self.references.append(self._on_device(self.embedder, partial(self._fitted, plan)))
-            self.references[-1].check_ranks()
+
+    def fit(self, index: int = 0) -> None:
+        """Fit the reals to one of the plans."""
+        self.references[index] = self._on_device(self.embedder, partial(self._fitted, self.plans[index]))
+        self.references[index].check_ranks()
 
     def _fitted(self, plan: ScorePlan, embedder: Embedder) -> Reference:
         kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
@@ -266,6 +270,7 @@ class Evaluator:
         with self._limit():
             self._run = _Run(real, [options])
             self._run.embed_real()
+            self._run.embed_held_out()
             self._run.fit()
 
     @property
