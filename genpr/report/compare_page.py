@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.rank import rank_results
-from genpr.errors import DataError, UsageError, count_of
+from genpr.errors import DataError, UsageError, count_of, some
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import PanelResult
-from genpr.evaluation.result import Result, recipe_of
-from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import Pictures, open_input
+from genpr.evaluation.result import recipe_of
+from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.item import ImageSource, known_length
 from genpr.images.policy import DecodePolicy
@@ -29,7 +28,6 @@ from genpr.report.checkpoint_tables import ranking_rows
 from genpr.report.compare_tables import Texts, columns_of, panel_legend, panel_sides, panel_values
 from genpr.report.interpretation import direction, interpret, interpret_comparison, quality_of
 from genpr.report.page import (
-    Answer,
     Figure,
     Gallery,
     Picture,
@@ -81,10 +79,9 @@ def compare_report(
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
     ranking = rank_results(named.results, by=by) if is_ranked else None
-    found, first = interpret_comparison(named, ranking), results[0]
+    first = results[0]
     what = "reals" if first.real.what == "images" else first.real.what
     title = f"{names[0]} and {len(names) - 1} other results"
-    details = [] if ranking is None else [ranking_rows(ranking)]
     return render_page(
         "compare.html",
         named.results,
@@ -97,9 +94,7 @@ def compare_report(
             f"{first.real.n:,} {what} of {shown(first.real.source)}",
             *features_of(first),
         ],
-        summary=found.summary,
-        answers=[Answer(f"Compared with {names[0]}", found.others)],
-        caveats=found.caveats,
+        summary=interpret_comparison(named, ranking),
         differences=named.differences,
         tables=[
             {
@@ -108,7 +103,7 @@ def compare_report(
                 "references": references_of(named),
             }
         ],
-        details=details,
+        details=[] if ranking is None else [ranking_rows(ranking)],
         details_title="Ranking",
         plane=plane_of(list(enumerate(results, 1))),
         figures=[
@@ -121,19 +116,16 @@ def compare_report(
 
 def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Reference values: a title and a text per metric, with a dash if it is not the same for all results."""
-    results = list(comparison.results.values())
-    values: dict[str, Callable[[Result, str], float | None]] = {
-        "perfect generator": lambda result, name: result.metrics[name].known_null,
-        "real v. real": lambda result, name: (
-            None if result.control is None else result.control.values.get(name)
-        ),
-        "chance": lambda result, name: result.metrics[name].chance,
-    }
-    rows = []
-    for title, value in values.items():
-        columns = [{number(value(result, name), _DASH) for result in results} for name in comparison.metrics]
-        rows.append((title, [min(texts) if len(texts) == 1 else _DASH for texts in columns]))
-    return [(title, texts) for title, texts in rows if set(texts) != {_DASH}]
+    titles, rows = ("perfect generator", "real v. real", "chance"), []
+    for name in comparison.metrics:
+        values = set()
+        for result in comparison.results.values():
+            metric, control = result.metrics[name], {} if result.control is None else result.control.values
+            values.add((metric.known_null, control.get(name), metric.chance))
+        columns = zip(*values, strict=True)
+        rows.append([number(column[0], _DASH) if len({*column}) == 1 else _DASH for column in columns])
+    found = zip(titles, map(list, zip(*rows, strict=True)), strict=True)
+    return [(title, texts) for title, texts in found if {*texts} != {_DASH}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +135,7 @@ class Cell:
     value: str
     interval: str = ""
     below: Sequence[str] = ()  # the difference from the first result, or reference values
-    verdict: str = (
-        ""  # direction of the difference, or "not the same metric" if the two were computed differently
-    )
+    verdict: str = ""  # direction of the difference, or "not the same metric"
     quality: str = ""  # "better", "worse" or empty
 
 
@@ -203,7 +193,7 @@ def panel_report(panel: PanelResult) -> str:
         kicker="score",
         facts=panel_sides(panel),
         summary=summaries.pop() if len(summaries) == 1 else "",
-        answers=[Answer("By representation", answers)],
+        answers={"By representation": answers},
         caveats=[f"{name}: {text}" for name, each in found.items() for text in each.caveats],
         tables=[_panel_table(panel, values) for values in panel_values(panel) if values],
         legend=panel_legend(panel),
@@ -272,22 +262,25 @@ def side_by_side(
     if len(sources) < 2 or rows < 1:
         text = f"images side by side need at least two sources and one row, found {len(sources)} and {rows}"
         raise UsageError(text, code="too-few-results")
-    opened = {name: _open(name, source) for name, source in sources.items()}
-    names = _common_names(opened)
+    opened = dict[str, Pictures]()
+    for name, source in sources.items():
+        policy = (policies or {}).get(name)
+        pictures = pictures_of(source, (), policy=policy, keep=made_small)
+        if pictures is None:
+            trouble = "it has features, or can be read only once and was read already; give a folder, a list or a dataset"
+            raise UsageError(f"{shown(name)} has no images to show: {trouble}", code="bad-samples")
+        opened[name] = pictures
+    names = _common_names({name: each.source for name, each in opened.items()})
     is_generated = all(isinstance(each, CountedBatches) for each in sources.values())
     count = min(rows, len(names))
     # Spread evenly, so that folders by class give more than one class.
     chosen = names[:rows] if is_generated else [names[index * len(names) // count] for index in range(count)]
-    how = {name: (policies or {}).get(name, DecodePolicy()) for name in opened}
-    found = [
-        Pictures(each, chosen, policy=how[name], keep=made_small).read(range(len(chosen)))
-        for name, each in opened.items()
-    ]
+    found = [replace(each, names=chosen).read(range(len(chosen))) for each in opened.values()]
     complete = [index for index in range(len(chosen)) if all(index in each for each in found)]
     title, sentence = _about(sources, is_generated=is_generated)
     if missing := len(chosen) - len(complete):
         sentence += f" {missing} of {len(chosen)} rows are left out, since not all images could be read."
-    pictures = [
+    shown_ones = [
         Picture(
             thumbnail(images[index]),
             f"{number} {shown(name, longest=_NAME)}",
@@ -296,30 +289,17 @@ def side_by_side(
         for index in complete
         for number, (name, images) in enumerate(zip(opened, found, strict=True), 1)
     ]
-    return Gallery(title, sentence, tuple(pictures))
-
-
-def _open(name: str, source: object) -> ImageSource:
-    opened = open_input(source, name)
-    if isinstance(opened, FeatureSet):
-        trouble = (
-            f"{shown(opened.source)} holds features; give the images that the features were computed from"
-        )
-    elif isinstance(opened.source, BatchSource) and opened.source.is_one_shot:
-        trouble = "the source can be read only once and was read already; give a list, a dataset or a folder"
-    else:
-        return opened.source
-    raise UsageError(f"{shown(name)} has no images to show: {trouble}", code="bad-samples")
+    return Gallery(title, sentence, tuple(shown_ones))
 
 
 def _common_names(opened: Mapping[str, ImageSource]) -> list[str]:
     """Names that all sources have, in the order of the first."""
-    first, *others = (_names_of(each) for each in opened.values())
-    common = [each for each in first if all(each in names for names in others)]
+    names = {name: _names_of(source) for name, source in opened.items()}
+    first, *others = names.values()
+    common = [each for each in first if all(each in known for known in others)]
     if not common:
         held = "; ".join(
-            f"{shown(name)}: {', '.join(shown(one, longest=60) for one in list(names)[:3])}, ..."
-            for name, names in list(zip(opened, (first, *others), strict=True))[:3]
+            f"{shown(name)}: {some(known, longest=60)}" for name, known in list(names.items())[:3]
         )
         raise DataError(f"no image of all sources has the same name ({held})", code="no-common-names")
     return common

@@ -99,13 +99,11 @@ def _calibrated(result: Result, calibrated: BallMetric, raw: BallMetric) -> Shar
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """A score or a comparison in words."""
+    """A score in words."""
 
     summary: str  # the main finding; empty without any
     caveats: Sequence[str]  # reasons to trust it less, besides the warnings
-    fidelity: Sequence[str] = ()  # the values behind the statement about fidelity
-    diversity: Sequence[str] = ()  # the values behind the statement about diversity
-    others: Sequence[str] = ()  # labels, prompts, entities and pairs; or a ranking and its caveats
+    others: Sequence[str]  # labels, prompts, entities and pairs
 
 
 _FIDELITY = {
@@ -144,17 +142,13 @@ def interpret(result: Result) -> Interpretation:
     if not all(share.is_measured for share in judged):
         caveats.append("Intervals were not computed; the summary allows for three binomial standard errors.")
     if not judged:
-        return Interpretation("".join(conditional[:1]), caveats, others=conditional[1:])
-    contradiction = _contradiction(result)
-    parts = [copies_of(result), _summary(result, fidelity, diversity), contradiction]
+        return Interpretation(
+            "".join(text for text, _ in conditional[:1]), caveats, [text for text, _ in conditional[1:]]
+        )
+    contradictions = [f"But {text[0].lower()}{text[1:]}" for text, is_bad in conditional if is_bad]
+    parts = [copies_of(result), _summary(result, fidelity, diversity), *contradictions]
     return Interpretation(
-        " ".join(filter(None, parts)),
-        caveats,
-        fidelity=[] if fidelity is None else [_evidence(result, fidelity)],
-        diversity=[
-            _evidence(result, share) for share in dict.fromkeys((recall, diversity)) if share is not None
-        ],
-        others=[text for text in conditional if not contradiction.endswith(text[1:])],
+        " ".join(filter(None, parts)), caveats, [text for text, is_bad in conditional if not is_bad]
     )
 
 
@@ -219,75 +213,41 @@ def plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _evidence(result: Result, share: Share) -> str:
-    """A value with its interval, and the value that a perfect generator would have."""
-    metric = result.metrics[share.metric]
-    whole = metric.value / share.value if share.value else metric.null or 0.0
-    is_null = metric.null is not None and abs(whole - metric.null) <= 1e-9
-    reference = "a perfect generator" if is_null else "a perfect generator with this number of good fakes"
-    ends = "" if metric.interval is None else " (95 % interval {:.3f} to {:.3f})".format(*metric.interval)
-    return f"{capital(plain(share.metric))} is {metric.value:.3f}{ends}. That of {reference} is {whole:.3f}."
-
-
-def _conditional(result: Result) -> list[str]:
-    """A sentence for each of labels, prompts, entities and pairs that the result has."""
-    found = [
-        _labels(result),
-        _ranked(result, "retrieval.r_precision", "images rank their own prompt"),
-        _ranked(result, "retrieval.t2i_r_precision", "prompts rank their own image"),
-    ]
+def _conditional(result: Result) -> list[tuple[str, bool]]:
+    """A sentence for each of labels, prompts, entities and pairs, and whether it contradicts a good summary."""
+    found = []
+    metric = result.metrics.get("label.gan_test") or result.metrics.get("label.accuracy")
+    if metric is not None and metric.null is None:
+        found.append((f"{percent(metric.value)} of the labels are correct.", False))
+    elif metric is not None and metric.null is not None:
+        shares = f"{percent(metric.value)} of the fakes as requested, and {percent(metric.null)} of reals"
+        high = metric.value if metric.interval is None else metric.interval[1]
+        found.append((f"A classifier of the reals labels {shares}.", high < (1 - SLACK) * metric.null))
+    for name, what in (
+        ("r_precision", "images rank their own prompt"),
+        ("t2i_r_precision", "prompts rank their own image"),
+    ):
+        metric = result.metrics.get(f"retrieval.{name}")
+        if metric is None or metric.pool is None:
+            continue
+        ends, chance = metric.interval, metric.chance
+        is_chance = ends is not None and chance is not None and ends[0] <= chance <= ends[1]
+        level = "" if chance is None else f" (chance: {percent(chance)})"
+        no_better = ", no better than chance" * is_chance
+        text = f"{percent(metric.value)} of the {what} first among {metric.pool:,}{no_better}{level}."
+        found.append((text, is_chance and name == "r_precision"))
     if (recall := result.metrics.get("entity.recall")) is not None:
-        found.append(f"On average, {percent(recall.value)} of the expected entities are found.")
+        found.append((f"On average, {percent(recall.value)} of the expected entities are found.", False))
     if (pairs := result.reconstruction) is not None:
         shown = [f"{name.partition('.')[2]} is {number(each.value)}" for name, each in result.metrics.items()]
-        found.append(f"For {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.")
-    return [text for text in found if text]
+        found.append(
+            (f"For {pairs.n_pairs:,} pairs of originals and reconstructions, {listed(shown)}.", False)
+        )
+    return found
 
 
-def _contradiction(result: Result) -> str:
-    """A sentence if the images do not match their labels or prompts, which a good summary would hide."""
-    test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
-    if test is not None and test.null is not None:
-        high = test.value if test.interval is None else test.interval[1]
-        if high < (1 - SLACK) * test.null:
-            return f"But a{_labels(result)[1:]}"
-    if ranked is not None and _is_chance(ranked):
-        return f"But {_ranked(result, 'retrieval.r_precision', 'images rank their own prompt')}"
-    return ""
-
-
-def _labels(result: Result) -> str:
-    metric = result.metrics.get("label.gan_test") or result.metrics.get("label.accuracy")
-    if metric is None:
-        return ""
-    if metric.null is None:
-        return f"{percent(metric.value)} of the labels are correct."
-    shares = f"{percent(metric.value)} of the fakes as requested, and {percent(metric.null)} of reals"
-    return f"A classifier of the reals labels {shares}."
-
-
-def _ranked(result: Result, name: str, what: str) -> str:
-    metric = result.metrics.get(name)
-    if metric is None or metric.pool is None:
-        return ""
-    chance = "" if metric.chance is None else f" (chance: {percent(metric.chance)})"
-    no_better = ", no better than chance" * _is_chance(metric)
-    return f"{percent(metric.value)} of the {what} first among {metric.pool:,}{no_better}{chance}."
-
-
-def _is_chance(metric: MetricValue) -> bool:
-    ends, chance = metric.interval, metric.chance
-    return ends is not None and chance is not None and ends[0] <= chance <= ends[1]
-
-
-_MANY_TESTS = (
-    "Each difference has a separate 95 % interval. Without any true difference, about one in twenty would still appear "
-    "significant."
-)
-
-
-def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Interpretation:
-    """A comparison of at least two results in words, with their ranking, if there is one."""
+def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> str:
+    """The main finding about at least two results, with their ranking, if there is one."""
     first, *others = comparison.results
     contrasts = {
         name: [each for metric in comparison.metrics if (each := comparison.contrast(name, metric))]
@@ -296,11 +256,10 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
     changed = [
         name for name in others if any(direction(each) in ("higher", "lower") for each in contrasts[name])
     ]
-    ranked = "" if ranking is None else ranking.summary
     if comparison.differences:
-        summary = "These results were not scored alike, so their differences may come from the scoring."
-    elif ranking is not None and ranking.has_bounds and len(others) > 1:
-        summary = f"{ranked} {_quality_of(comparison, ranking.winner)}".strip()
+        return "These results were not scored alike, so their differences may come from the scoring."
+    if ranking is not None and ranking.has_bounds and len(others) > 1:
+        summary = f"{ranking.summary} {_quality_of(comparison, ranking.winner)}".strip()
     elif not any(contrasts.values()):
         summary = "No interval of a difference is known, so no difference can be called significant."
     elif len(others) == 1 and (better := _better_of_two(comparison)):
@@ -309,19 +268,10 @@ def interpret_comparison(comparison: Comparison, ranking: Ranking | None) -> Int
         summary = f"No other result is distinguishable from {first}."
     else:
         summary = f"Distinguishable from {first}: {listed(changed)}."
-    copying = [name for name, result in comparison.results.items() if copies_of(result)]
-    unpaired = [name for name in others if any(each.pairing == "unpaired" for each in contrasts[name])]
-    caveats = []
-    if copying and not comparison.differences:
+    if copying := [name for name, result in comparison.results.items() if copies_of(result)]:
         which = f"The values of {listed(copying)} are not reliable"
         summary = f"{which}: generated images are copies or near-copies of real images. {summary}"
-    if unpaired and not comparison.differences:
-        caveats.append(
-            f"The differences of {listed(unpaired)} are unpaired (other reals, or other halves of them): the effect of the "
-            "reals does not cancel, so the intervals are wider."
-        )
-    lines = [*[ranked] * (ranked not in summary), *[_MANY_TESTS] * (sum(map(len, contrasts.values())) > 1)]
-    return Interpretation(summary, caveats, others=lines)
+    return summary
 
 
 _ASPECTS = {

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -144,15 +145,6 @@ class Figure:
     svg: str  # an `<svg>` element from `genpr.report.plots.inline_svg`, inserted without escaping
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One part of the summary of a page."""
-
-    title: str  # the heading
-    lines: Sequence[str] = ()  # statements
-    caveats: Sequence[str] = ()  # statements in the color of warnings
-
-
 def render_page(
     template: str,
     results: Mapping[str, Result],
@@ -160,8 +152,8 @@ def render_page(
     *,
     title: str,
     record: str,
-    answers: Sequence[Answer],
-    caveats: Sequence[str],
+    answers: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    caveats: Sequence[str] = (),
     **parts: object,
 ) -> str:
     """A page that can be encoded in UTF-8.
@@ -172,7 +164,7 @@ def render_page(
         galleries: Pictures to show.
         title: Heading and title of the page; names in it are as `shown` gives them.
         record: JSON that the page contains.
-        answers: Parts of the summary; one about reliability follows.
+        answers: Parts of the summary by title; one about reliability follows.
         caveats: Reasons to trust the summary less.
         **parts: Further variables of the template.
     """
@@ -194,7 +186,8 @@ def render_page(
             title=title,
             result=next(iter(results.values())),
             count=len(results),
-            answers=[*answers, Answer("Reliability", lines, caveats)],
+            answers={**answers, "Reliability": lines},
+            caveats=caveats,
             warnings=warnings,
             notes=notes,
             galleries=galleries,
@@ -281,6 +274,9 @@ def _environment() -> Environment:
         "as_is": Markup,
         "breakable": breakable,
         "prose": prose,
+        "position": lambda value: (
+            f"{100 * min(max(value, 0), 1.2):.1f}"
+        ),  # on a line of 120 units, which ends at 1.2
     }
     return environment
 

@@ -33,15 +33,13 @@ if TYPE_CHECKING:
 
 INK, QUIET, GRID, PAPER = "#222222", "#666666", "#dddddd", "#fffffe"
 THIS, CONTROL, OTHER = "#0060a0", "#b04a00", "#6b6b6c"
-_VARIABLES = {
-    INK: "ink",
-    QUIET: "quiet",
-    GRID: "rule",
-    PAPER: "paper",
-    THIS: "this",
-    CONTROL: "control",
-    OTHER: "other",
-}
+_VARIABLES = dict(
+    zip(
+        (INK, QUIET, GRID, PAPER, THIS, CONTROL, OTHER),
+        ("ink", "quiet", "rule", "paper", "this", "control", "other"),
+        strict=True,
+    )
+)
 """Colors that become CSS variables, which differ between light and dark mode."""
 
 STYLE: dict[Any, Any] = {
@@ -62,23 +60,13 @@ _ON_PAGE = STYLE | {"font.size": 10, "axes.facecolor": "none", "figure.facecolor
 
 
 @contextmanager
-def drawing(style: Mapping[Any, Any]) -> Iterator[None]:
-    """Draw and save figures in this block with the defaults of matplotlib and `style`, then restore the settings."""
-    from matplotlib import rc_context, rcParamsDefault
+def _figure(width: float, height: float, style: Mapping[Any, Any] = _ON_PAGE) -> Iterator[Figure]:
+    """A figure that is drawn and saved in this block with the defaults of matplotlib and `style`."""
+    from matplotlib import style as styles
+    from matplotlib.figure import Figure
 
-    # Reading the backend may import one, and only pyplot needs it.
-    defaults = {name: rcParamsDefault[name] for name in rcParamsDefault if not name.startswith("backend")}
-    with rc_context({**defaults, **style}):
-        yield
-
-
-@contextmanager
-def _figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
-    with drawing(_ON_PAGE):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots()
+    with styles.context(["default", dict(style)]):
+        yield Figure(figsize=(width, height), layout="constrained")
 
 
 def inline_svg(figure: Figure, *, name: str, label: str) -> str:
@@ -115,7 +103,8 @@ def has_plane(result: Result) -> bool:
 
 def plane(results: Sequence[tuple[int, Result]]) -> str:
     """Precision against recall of one or several results with their intervals and numbers, as an `<svg>` element."""
-    with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as (figure, axes):
+    with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as figure:
+        axes = figure.subplots()
         _draw_plane(axes, [(str(number), result) for number, result in results])
         position: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
         axes.legend(frameon=False, fontsize=9, ncols=2, **position)  # above the axes
@@ -126,101 +115,55 @@ def plane(results: Sequence[tuple[int, Result]]) -> str:
         return inline_svg(figure, name="plane", label=f"Precision against recall. {values}")
 
 
-def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
-    """The results with labels and, if there are several, the Pareto front; null and control of the first result."""
-    (_, first), *others = results
-    if others:
-        _draw_front(axes, [result.tradeoff for _, result in results])
-    _draw_point(axes, first, THIS, "o", size=8, label="first result" if others else "this result")
-    for index, (_, result) in enumerate(others):
-        _draw_point(axes, result, OTHER, "s", size=5, label=None if index else "other results")
-    for point, labels in _labels_by_point(results).items() if others else ():
-        # Labels above and to the right, or on the other side if a reference value is there.
-        is_free = all(
-            max(abs(x - point[0]), abs(y - point[1])) > 2 * _NEAR for x, y in _references(first).values()
-        )
-        position: dict[str, Any] = (
-            {"xytext": (7, 6)} if is_free else {"xytext": (-7, -6), "ha": "right", "va": "top"}
-        )
-        axes.annotate(labels, point, textcoords="offset points", color=INK, zorder=8, **position)
-    _finish_plane(axes, first)
-
-
+_REFERENCES: dict[str, dict[str, Any]] = {
+    "perfect generator": {"marker": "+", "ms": 13, "mew": 1.6, "color": INK, "zorder": 6},
+    "real v. real": {"marker": "D", "ms": 7, "mfc": PAPER, "color": CONTROL, "zorder": 4},
+}
 _NEAR = 0.045  # distance below which labels of points would overlap
 
 
-def _labels_by_point(results: Sequence[tuple[str, Result]]) -> dict[Point, str]:
-    """The labels by point; points close together share one label at the first of them."""
-    found: dict[Point, str] = {}
-    for label, result in results:
-        x, y = result.tradeoff
-        first = next((each for each in found if max(abs(each[0] - x), abs(each[1] - y)) < _NEAR), None)
-        if first is None:
-            found[x, y] = label
-        else:
-            found[first] += f", {label}"
-    return found
+def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
+    """The results with labels and, if there are several, the Pareto front; null and control of the first result.
 
-
-def _references(result: Result) -> dict[str, Point]:
-    """Recall and precision of a perfect generator and of one half of the reals against the other, where known."""
-    nulls = {name: result.metrics[name].null for name in F_SCORE_METRICS}
-    values: Mapping[str, float] = {} if result.control is None else result.control.values
-    found: dict[str, Mapping[str, float | None]] = {"perfect generator": nulls, "real v. real": values}
-    points = dict[str, Point]()
-    for label, known in found.items():
-        precision, recall = (known.get(name) for name in F_SCORE_METRICS)
-        if precision is not None and recall is not None:
-            points[label] = recall, precision
-    return points
-
-
-def _finish_plane(axes: Axes, result: Result) -> None:
-    """Lines of equal F1, the values of a perfect generator and of the control, and both axes."""
+    Points close together share one label at the first of them. Lines have equal F1.
+    """
+    (_, first), *others = results
+    if others:
+        points = [result.tradeoff for _, result in results]
+        front = [points[index] for index in pareto_front(points)]
+        recalls, precisions = zip((0.0, front[0][1]), *front, (front[-1][0], 0.0), strict=True)
+        axes.step(recalls, precisions, where="pre", color=QUIET, linewidth=1, zorder=1, label="Pareto front")
+    labels: dict[Point, str] = {}
+    for index, (label, result) in enumerate(results):
+        kind = (
+            None if index > 1 else "other results" if index else "first result" if others else "this result"
+        )
+        look: dict[str, Any] = (
+            {"fmt": "s", "color": OTHER, "ms": 5} if index else {"fmt": "o", "color": THIS, "ms": 8}
+        )
+        y, x = (result.metrics[name] for name in F_SCORE_METRICS)
+        x_arms, y_arms = ([[arm] for arm in _arms_of(metric)] for metric in (x, y))
+        axes.errorbar(
+            [x.value], [y.value], xerr=x_arms, yerr=y_arms, label=kind, elinewidth=1.4, zorder=5, **look
+        )
+        near = (at for at in labels if max(abs(at[0] - x.value), abs(at[1] - y.value)) < _NEAR)
+        at = next(near, (x.value, y.value))
+        labels[at] = f"{labels[at]}, {label}" if at in labels else label
+    for at, text in labels.items() if others else ():
+        axes.annotate(text, at, (7, 6), textcoords="offset points", color=INK, zorder=8)
     for level in (0.2, 0.4, 0.6, 0.8):
-        recalls = np.linspace(level / (2 - level), 1, 100)
-        axes.plot(recalls, level * recalls / (2 * recalls - level), color=GRID, linewidth=0.8, zorder=0)
+        xs = np.linspace(level / (2 - level), 1, 100)
+        axes.plot(xs, level * xs / (2 * xs - level), color=GRID, linewidth=0.8, zorder=0)
         quiet: dict[str, Any] = {"ha": "right", "fontsize": 8, "color": QUIET}
         axes.annotate(f"F1 {level:g}", (1, level / (2 - level)), (-2, 3), textcoords="offset points", **quiet)
-    markers: dict[str, dict[str, Any]] = {
-        "perfect generator": {
-            "marker": "+",
-            "markersize": 13,
-            "markeredgewidth": 1.6,
-            "color": INK,
-            "zorder": 6,
-        },
-        "real v. real": {
-            "marker": "D",
-            "markersize": 7,
-            "markerfacecolor": PAPER,
-            "color": CONTROL,
-            "zorder": 4,
-        },
-    }
-    for label, (recall, precision) in _references(result).items():
-        axes.plot([recall], [precision], linestyle="none", label=label, **markers[label])
-    axes.set(
-        xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
-    )
-    axes.set_aspect("equal")
-
-
-def _draw_point(
-    axes: Axes, result: Result, color: str, marker: str, *, size: int, label: str | None = None
-) -> None:
-    """A result with both of its intervals."""
-    y, x = (result.metrics[name] for name in F_SCORE_METRICS)
-    x_arms, y_arms = ([[arm] for arm in _arms_of(metric)] for metric in (x, y))
-    look: dict[str, Any] = {"fmt": marker, "color": color, "markersize": size, "elinewidth": 1.4, "zorder": 5}
-    axes.errorbar([x.value], [y.value], xerr=x_arms, yerr=y_arms, label=label, **look)
-
-
-def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
-    """The Pareto front of (recall, precision) as a step line to both axes."""
-    front = [points[index] for index in pareto_front(points)]
-    recalls, precisions = zip((0.0, front[0][1]), *front, (front[-1][0], 0.0), strict=True)
-    axes.step(recalls, precisions, where="pre", color=QUIET, linewidth=1, zorder=1, label="Pareto front")
+    nulls = {name: first.metrics[name].null for name in F_SCORE_METRICS}
+    control = {} if first.control is None else first.control.values
+    for (label, look), known in zip(_REFERENCES.items(), (nulls, control), strict=True):
+        precision, recall = (known.get(name) for name in F_SCORE_METRICS)
+        if precision is not None and recall is not None:
+            axes.plot([recall], [precision], linestyle="none", label=label, **look)
+    ends = (-0.02, 1.04)
+    axes.set(xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=ends, ylim=ends, aspect="equal")
 
 
 def _arms_of(metric: MetricValue) -> tuple[float, float]:
@@ -290,9 +233,10 @@ def draw_metric(
 def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
     """One metric of all results with intervals and the value of a perfect generator, as an `<svg>` element."""
     placed = dict(sorted(zip(axis.positions, results, strict=True)))
-    with _figure(3.0, 2.3) as (figure, axes):
+    with _figure(3.0, 2.3) as figure:
         from matplotlib.ticker import MaxNLocator
 
+        axes = figure.subplots()
         draw_metric(axes, name, THIS, placed, is_ordered=axis.is_ordered)
         axes.set_xlabel(axis.label)
         axes.margins(x=0.06, y=0.12)
@@ -333,10 +277,7 @@ def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"
     tied = [point.tradeoff for point in sweep.contenders(objective) or () if point != best]
     rings = [(tied, "o", QUIET, "statistically tied with the best")]
     rings.append(([best.tradeoff] if best else [], "o", INK, f"best: {objective}"))
-    with drawing(STYLE):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+    with _figure(9.6, 5.0, STYLE) as figure:
         left, right = figure.subplots(1, 2)
         _draw_plane(left, [(f"{point.setting:g}", point.result) for point in points])
         for ringed, marker, color, label in rings:

@@ -19,7 +19,6 @@ from genpr.report import selections
 from genpr.report.detail_tables import detail_tables
 from genpr.report.interpretation import interpret
 from genpr.report.page import (
-    Answer,
     Figure,
     Gallery,
     Role,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 _DASH = "–"
 _BETTER = {"higher": "higher", "lower": "lower", "at null": "near perfect"}
-_TOP = 1.2  # right end of the line of a metric, where larger values are drawn
 
 
 def html_report(
@@ -83,11 +81,7 @@ def html_report(
         kicker="score" if is_of_images else result.protocol,
         facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *features_of(result)],
         summary=found.summary,
-        answers=[
-            Answer("Image quality (fidelity)", found.fidelity),
-            Answer("Variety (diversity)", found.diversity),
-            Answer("Labels, prompts and entities", found.others),
-        ],
+        answers={"Labels, prompts and entities": found.others},
         caveats=found.caveats,
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=rows,
@@ -101,29 +95,19 @@ def html_report(
 
 
 def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Texts of each metric by column, with a dash for unknown ones; "line" is its drawing, None for metrics that are no shares."""
+    """Texts of each metric by column, with a dash for unknown ones; "line" has what is drawn of metrics that are shares."""
     rows = []
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
         texts = metric_texts(result, name, between=" to ")
-        low, high = metric.interval or (metric.value, metric.value)
         mark = metric.chance if metric.null is None else metric.null
+        line = (metric.value, *(metric.interval or (metric.value, metric.value)), mark)
         is_share = texts["/null"] != "-" or (info.upper == 1 and family_of(name) != MANIFOLD)
-        line = [None if each is None else _position(each) for each in (metric.value, low, high, mark)]
-        rows.append(
-            {
-                **{head: _DASH if text == "-" else text.replace("%", " %") for head, text in texts.items()},
-                "name": name,
-                "meaning": "; ".join([info.meaning, *remarks_of(result, name)]),
-                "better": _BETTER[info.better],
-                "line": line if is_share else None,
-            }
-        )
+        row = {head: _DASH if text == "-" else text.replace("%", " %") for head, text in texts.items()}
+        meaning = "; ".join([info.meaning, *remarks_of(result, name)])
+        row |= {"name": name, "meaning": meaning, "better": _BETTER[info.better]}
+        rows.append({**row, "line": line if is_share else None})
     return rows
-
-
-def _position(value: float) -> float:
-    return round(100 * min(max(value, 0.0), _TOP) / _TOP, 2)
 
 
 def plane_of(results: Sequence[tuple[int, Result]]) -> list[Figure]:

@@ -65,32 +65,22 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     }
 
 
-_OF_OTHERS = ("value", "95 % interval", "null", "chance", "pool")
+_OF_OTHERS = ("metric", "value", "95 % interval", "null", "chance", "pool")
 
 
 def score_table(result: Result) -> str:
     """Every metric with its interval, null and control, followed by the sources and settings."""
-    own, texts = (
-        result.families.get(MANIFOLD, ()),
-        {name: metric_texts(result, name) for name in result.metrics},
-    )
-    others = [names for family, names in result.families.items() if family != MANIFOLD]
-    ends = list(accumulate(map(len, others)))
+    families = result.families
+    own, others = families.get(MANIFOLD, ()), [names for name, names in families.items() if name != MANIFOLD]
+    texts = {name: {"metric": name} | metric_texts(result, name) for name in result.metrics}
+    rest = [{head: texts[name][head] for head in _OF_OTHERS} for names in others for name in names]
+    ends = [end - 1 for end in accumulate(map(len, others))]
     tables = [
-        Table.of("", [{"metric": name} | texts[name] for name in own], _manifold_lines(result, own)),
-        Table.of(
-            "",
-            [
-                {"metric": name} | {head: texts[name][head] for head in _OF_OTHERS}
-                for names in others
-                for name in names
-            ],
-            _family_lines(result, [name for names in others for name in names]),
-            sections=[end - 1 for end in ends],
-        ),
+        Table.of("", [texts[name] for name in own], _manifold_lines(result, own)),
+        Table.of("", rest, _family_lines(result, [each["metric"] for each in rest]), sections=ends),
     ]
     remarks = {name: "; ".join(remarks_of(result, name)) for name in result.metrics}
-    for family, names in result.families.items():
+    for family, names in families.items():
         if family != MANIFOLD and len(names) > 1 and len({remarks[name] for name in names}) == 1:
             remarks[f"{family}.*"] = remarks[names[0]]
             remarks |= dict.fromkeys(names, "")
@@ -161,19 +151,6 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
     # Paths are not wrapped.
     first = f"{names} from mean and covariance{keys} of {printable(summary.source)}"
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
-
-
-def blocks_of(names: Sequence[str], widths: Sequence[int], room: int) -> list[list[str]]:
-    """The columns of one table in blocks that fit `room`."""
-    blocks: list[list[str]] = [[]]
-    left = room
-    for name, width in zip(names, widths, strict=True):
-        if blocks[-1] and width > left:
-            blocks.append([])
-            left = room
-        blocks[-1].append(name)
-        left -= width
-    return blocks
 
 
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:

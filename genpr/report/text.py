@@ -6,7 +6,7 @@ import io
 import os
 import random
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Literal
@@ -123,11 +123,6 @@ def head_lines(name: str) -> list[str]:
 def head_width(name: str) -> int:
     """Columns of `head_lines`."""
     return max(map(cell_len, head_lines(name)))
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table without explanations."""
-    return str(Table("", heads, list(rows)))
 
 
 @dataclass(frozen=True, slots=True)

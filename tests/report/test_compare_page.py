@@ -115,13 +115,10 @@ def test_every_result_has_a_row_a_summary_and_its_own_warnings():
 def test_summary_compares_two_results():
     values = {"precision": 0.8, "recall": 0.8, "coverage": 0.9}
     found = interpreted(pair(values, values | {"precision": 0.9, "recall": 0.6}))
-    assert found.summary == (
+    assert found == (
         "b.json is better in fidelity (90 % against 80 %); a.json is better in diversity (80 % against 60 %). "
         "100 % is a perfect generator."
     )
-    assert found.others[0].startswith("a.json is first by f1")
-    assert "one in twenty" in found.others[1]
-    assert not found.caveats
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,7 @@ def test_summary_compares_two_results():
 )
 def test_the_headline_has_the_quality_of_both_results(first, other, sentence):
     found = interpreted(pair({"precision": first, "density": 1.0}, {"precision": other, "density": 2.0}))
-    assert found.summary == f"{sentence} 100 % is a perfect generator."
+    assert found == f"{sentence} 100 % is a perfect generator."
 
 
 def test_values_without_a_null_are_compared_as_they_are():
@@ -142,7 +139,7 @@ def test_values_without_a_null_are_compared_as_they_are():
     for name, result in results.items():
         bare = replace(result.metrics["fid"], null=None, null_source=None)
         results[name] = replace(result, metrics={"fid": bare})
-    assert interpreted(results).summary == "b.json is better in fid (0.4000 against 0.8000)."
+    assert interpreted(results) == "b.json is better in fid (0.4000 against 0.8000)."
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -156,9 +153,9 @@ def test_copies_of_reals_come_first_in_the_headline(n):
     }
     results["b"] = replace(results["b"], n_shared=500)
     made = interpreted(results)
-    assert made.summary.startswith("The values of b are not reliable")
-    assert "90 %" in made.summary
-    assert "b is better" not in made.summary
+    assert made.startswith("The values of b are not reliable")
+    assert "90 %" in made
+    assert "b is better" not in made
 
 
 def test_ranking_of_three_uses_simultaneous_bounds():
@@ -169,7 +166,7 @@ def test_ranking_of_three_uses_simultaneous_bounds():
     }
     found = interpreted(results)
     quality = "b has fidelity 80 % and diversity 80 %; 100 % is a perfect generator."
-    assert found.summary == f"{rank_results(results).summary} {quality}"
+    assert found == f"{rank_results(results).summary} {quality}"
     ranking = section(compare_report(compare(results)), "details")
     assert all(row in ranking for row in ("1 * b 0.7200", "2 * c 0.7191", "3 a 0.4500"))
 
@@ -185,7 +182,7 @@ def test_ranking_is_by_the_requested_metric():
 
 def test_without_intervals_no_difference_is_distinguishable():
     found = interpreted({"a": a_result(EVEN, arm=None), "b": a_result({"precision": 0.1, "recall": 0.1})})
-    assert "No interval" in found.summary
+    assert "No interval" in found
 
 
 def test_results_of_different_recipes_are_shown_with_differences_and_not_ranked():

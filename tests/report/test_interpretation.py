@@ -179,12 +179,7 @@ def calibrated(precision, recall, *, arm=0.03):
 
 
 def test_calibrated_metrics_precede_raw_ones():
-    made = interpret(calibrated(0.5, 1.0))
-    assert made.summary.startswith("About 50 % of the generated images do not")
-    text = (
-        "Calibrated precision is 0.500 (95 % interval 0.470 to 0.530). That of a perfect generator is 1.000."
-    )
-    assert made.fidelity == [text]
+    assert interpret(calibrated(0.5, 1.0)).summary.startswith("About 50 % of the generated images do not")
 
 
 def test_grades_follow_the_interval_of_the_calibrated_metric():
@@ -197,7 +192,7 @@ def test_grades_follow_the_interval_of_the_calibrated_metric():
 
 def test_without_intervals_raw_metrics_decide_if_available():
     result = calibrated(0.5, 0.5, arm=None)
-    assert interpret(result).fidelity[0].startswith("Precision is 0.450")
+    assert "(by recall)" in interpret(result).summary
     alone = {name: result.metrics[name] for name in CALIBRATED}
     share = share_of(replace(result, metrics=alone), ball_metrics.calibrated_precision)
     assert share.high - share.low == pytest.approx(2 * 3 * np.sqrt(0.25 / 1000) + 2 / 1000)

@@ -11,7 +11,7 @@ import genpr
 from genpr.cli.main import run
 from genpr.report.detail_tables import label_lines
 from genpr.report.score_tables import score_table
-from genpr.report.text import cut, interval, table, wrapped
+from genpr.report.text import Table, cut, interval, wrapped
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 
@@ -93,7 +93,7 @@ def test_truncated_name_fits_and_keeps_both_ends(name, width):
 
 def test_numbers_are_whole_and_names_are_shortened():
     rows = [["n" * 200, "0.1234 ±0.0123"], ["\x1b[31m", "1"]]
-    lines = table(["name", "value"], rows).splitlines()
+    lines = str(Table("", ["name", "value"], rows)).splitlines()
     assert max(map(cell_len, lines)) <= 80
     assert sum("0.1234 ±0.0123" in line for line in lines) == 1
     assert lines[2].startswith("n" * 20 + "…")
@@ -104,7 +104,10 @@ def test_tables_are_text_in_a_notebook(monkeypatch):
     class ZMQInteractiveShell: ...  # what Jupyter runs, by whose name rich knows it
 
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
-    assert table(["name", "value"], [["precision", "0.5"]]).splitlines()[-1].split() == ["precision", "0.5"]
+    assert str(Table("", ["name", "value"], [["precision", "0.5"]])).splitlines()[-1].split() == [
+        "precision",
+        "0.5",
+    ]
 
 
 @pytest.mark.parametrize(
