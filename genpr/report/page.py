@@ -173,7 +173,7 @@ def render_page(
     notices = list(notices_of(results).items())
     warnings, notes = ([each for each in notices if each[0].level == level] for level in ("warning", "note"))
     counts = [count_of(len(found), what) for found, what in ((warnings, "warning"), (notes, "note")) if found]
-    lines = [f"See the {' and '.join(counts)}."] * bool(counts) or ["No warnings."]
+    lines = [f"{' and '.join(counts)}."] * bool(counts) or ["No warnings."]
     script = _text("report.js")
     page = (
         _environment()

@@ -27,9 +27,10 @@ from rich.cells import cell_len
 import genpr
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.panel import PanelResult
 from genpr.evaluation.result import result_of
 from genpr.notices import Notice
-from genpr.report.compare_page import compare_report
+from genpr.report.compare_page import compare_report, panel_report
 from genpr.report.detail_tables import class_table, detail_tables, result_text
 from genpr.report.page import Gallery, Picture
 from genpr.report.score_page import html_report, metric_rows
@@ -76,6 +77,7 @@ PAGES = {
     "comparison": full_comparison,
     "labels": lambda: html_report(a_conditional_result(HOSTILE[0])),
     "labels with images": lambda: html_report(a_conditional_result(HOSTILE[7], mixed=True)),
+    "panel": lambda: panel_report(PanelResult({name: a_result(codes=["shrinkage"]) for name in HOSTILE}, {})),
     "bare": lambda: html_report(a_result({"coverage": 1.0}, arm=None, control=False)),
 }
 
