@@ -86,12 +86,7 @@ _RARE = (
     "symmetric_precision",
     "symmetric_recall",
     "complement_precision",
-    "precision_cover",
-    "recall_cover",
-    "witnessed_fidelity",
     "witnessed_diversity",
-    "witnessed_support",
-    "witnessed_coverage",
     "nn_accuracy",
 )
 # For the Fréchet distance of 2,048 features, singular values take seconds on the CPU, so small cells have none. Each data set has

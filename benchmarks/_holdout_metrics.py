@@ -18,14 +18,6 @@ from torch import Tensor
 from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import ENGINE, Memberships
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.metrics.witnessed import (
-    BALL_K,
-    local_dimension,
-    witnessed,
-    witnessed_coverage,
-    witnessed_fidelity,
-    witnessed_support,
-)
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.index import IndexedPoints
@@ -45,8 +37,7 @@ MEASURED = (
     "symmetric_precision",
     "symmetric_recall",
     "complement_precision",
-    "precision_cover",
-    "recall_cover",
+    "witnessed_diversity",
 )
 VARIANTS = ("plain", "reals", "weighted")
 """All rows; without near-duplicates among the reals; balls without them in both sets, but shares of all rows."""
@@ -64,7 +55,7 @@ class Reading(NamedTuple):
 
 
 Readings = dict[str, Reading]
-"""By metric and k, such as "precision 3"; of the witnessed pair by metric alone."""
+"""By metric and k, such as "precision 3"."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +87,9 @@ class Metric:
 
 
 def measured(pair: Pair) -> dict[str, Readings]:
-    """Readings by variant; those equal to "plain" are left out, and the witnessed pair is read of "plain" alone."""
+    """Readings by variant; those equal to "plain" are left out."""
     real, fake = (np.ascontiguousarray(rows, dtype=np.float32) for rows in pair)
-    found = {"plain": _readings(real, fake, witnesses=True)}
+    found = {"plain": _readings(real, fake)}
     of_reals, kept = _distinct(real)
     of_fakes, others = _distinct(fake)
     if len(kept) < len(real):
@@ -119,7 +110,7 @@ def _distinct(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.
 def _balls() -> tuple[list[Ball], list[Ball]]:
     kinds = [needed_balls(dict.fromkeys(MEASURED, k)) for k in KS]
     real, fake = ({ball for pair in kinds for ball in pair[side]} for side in (0, 1))
-    return sorted(real), sorted(fake | {Ball(BALL_K, clipped=True)})
+    return sorted(real), sorted(fake)
 
 
 def _readings(
@@ -127,7 +118,6 @@ def _readings(
     fake: NDArray[np.float32],
     *,
     expand: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-    witnesses: bool = False,
 ) -> Readings:
     within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
     real_balls, fake_balls = _balls()
@@ -156,32 +146,7 @@ def _readings(
         for k in KS:
             null = BALLS[name].null(counts, k)
             found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
-    if not witnesses:
-        return found
-    if len(real) == len(fake):
-        fidelity, diversity = _witnessed_of(counts, within, between)
-    else:  # in blocks of fakes
-        fidelity, diversity = witnessed(real, fake, device="cpu")[:2]
-    found["witnessed_fidelity"], found["witnessed_diversity"] = (
-        Reading(fidelity, 1.0),
-        Reading(diversity, 1.0),
-    )
     return found
-
-
-def _witnessed_of(counts: Memberships, within: Tensor, between: Tensor) -> tuple[float, float]:
-    """The result of `witnessed` for equal numbers of reals and fakes."""
-    ball = Ball(BALL_K, clipped=True)
-    others = within.topk(BALL_K + 1, largest=False, sorted=True).values[:, 1:]
-    fidelity = witnessed_fidelity(
-        counts.real_balls_per_fake[ball],
-        local_dimension(between.topk(BALL_K, dim=0, largest=False, sorted=True).values.T),
-        counts.real_in_degrees[ball],
-        local_dimension(others),
-    )
-    support = witnessed_support(counts.fake_balls_per_real[ball], counts.fake_in_degrees[ball])
-    coverage = witnessed_coverage(counts.fakes_per_real_ball[Ball(BALL_K)], n_fake=counts.n_fake, k=BALL_K)
-    return min(1.0, fidelity), min(1.0, support, coverage)
 
 
 def _sq_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> Tensor:
@@ -259,8 +224,7 @@ def _of_kind(kind: Kind) -> list[Metric]:
     share = "precision" if fidelity else "recall"
     other = "complement_precision" if fidelity else "coverage"
     clipped = "clipped_density" if fidelity else "clipped_coverage"
-    symmetric, cover = f"symmetric_{share}", f"{share}_cover"
-    witness = f"witnessed_{kind}"
+    symmetric = f"symmetric_{share}"
     metrics = [Metric(share, kind, _raw(share)), Metric(f"calibrated_{share}", kind, _over_null(share))]
     cut_share, cut_other = (_at_most_1(_over_null(name)) for name in (share, other))
     metrics += [Metric(f"min(1, calibrated_{share})", kind, cut_share)]
@@ -277,12 +241,12 @@ def _of_kind(kind: Kind) -> list[Metric]:
         Metric(clipped, kind, _raw(clipped)),
         Metric(symmetric, kind, _raw(symmetric)),
         Metric(f"{symmetric} / null", kind, _over_null(symmetric)),
-        Metric(cover, kind, _raw(cover)),
-        Metric(f"{cover} / null", kind, _over_null(cover)),
-        Metric(witness, kind, lambda columns, _k: np.array(columns.values[witness]), has_k=False),
         Metric(f"lesser of calibrated_{share}, {other} / null, 1", kind, _lesser(cut_share, cut_other)),
         Metric(f"lesser of calibrated_{share}, {clipped}", kind, _lesser(cut_share, _raw(clipped))),
     ]
+    if not fidelity:
+        witnessed = "witnessed_diversity"
+        metrics += [Metric(witnessed, kind, lambda columns, _k: _raw(witnessed)(columns, 20), has_k=False)]
     return metrics
 
 

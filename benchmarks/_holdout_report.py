@@ -22,8 +22,6 @@ _PAIRS = (
     ("symmetric_precision", "symmetric_recall"),
     ("symmetric_precision / null", "symmetric_recall / null"),
     ("complement_precision / null", "coverage / null"),
-    ("precision_cover", "recall_cover"),
-    ("precision_cover / null", "recall_cover / null"),
     (
         "lesser of calibrated_precision, complement_precision / null, 1",
         "lesser of calibrated_recall, coverage / null, 1",
@@ -31,12 +29,11 @@ _PAIRS = (
     ("min(1, calibrated_precision)", "symmetric_recall / null"),
     ("min(1, calibrated_precision)", "lesser of calibrated_recall, coverage / null, 1"),
     ("lesser of calibrated_precision, clipped_density", "lesser of calibrated_recall, clipped_coverage"),
-    ("witnessed_fidelity", "witnessed_diversity"),
     ("min(1, calibrated_precision)", "witnessed_diversity"),
 )
 _LEGEND = f"""\
 Cases read correctly: the mean over draws is within {TOLERANCE} of the target, which was written down before any draw was
-measured. "null" is the lesser of two nulls for the symmetric pair, and a closed form for the others. The witnessed pair has a fixed k of 20."""
+measured. "null" is the lesser of two nulls for the symmetric pair, and a closed form for the others. Witnessed diversity has a fixed k of 20."""
 _RULE = """\
 Near-duplicates by the rule of `_holdout_duplicates.py`, which was chosen on other distributions. "reals": without them among the
 reals; "weighted": without them in both sets, but with shares of all rows. Won and lost are cases, against all rows."""

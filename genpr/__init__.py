@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from genpr.features.extractor import FeatureExtractor as FeatureExtractor
     from genpr.features.registry import list_extractors as list_extractors
     from genpr.features.registry import load_extractor as load_extractor
-    from genpr.metrics.curves import pr_curve as pr_curve
     from genpr.metrics.fakes_only import inception_score as inception_score
     from genpr.metrics.fakes_only import vendi_score as vendi_score
     from genpr.metrics.frechet import frechet_distance as frechet_distance
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from genpr.metrics.manifold import KNNManifold as KNNManifold
     from genpr.metrics.manifold import manifold_metrics as manifold_metrics
     from genpr.metrics.manifold import precision_recall as precision_recall
-    from genpr.metrics.probabilistic import probabilistic_precision_recall as probabilistic_precision_recall
     from genpr.metrics.ranking import ranking_metrics as ranking_metrics
     from genpr.metrics.ranking import retrieval_metrics as retrieval_metrics
     from genpr.report.compare_page import compare_report as compare_report
@@ -85,13 +83,11 @@ _NAMES = {
     "features.embed": "embed",
     "features.extractor": "FeatureExtractor",
     "features.registry": "list_extractors load_extractor",
-    "metrics.curves": "pr_curve",
     "metrics.fakes_only": "inception_score vendi_score",
     "metrics.frechet": "frechet_distance",
     "metrics.kernel": "kernel_distance",
     "metrics.labels": "label_metrics",
     "metrics.manifold": "KNNManifold manifold_metrics precision_recall",
-    "metrics.probabilistic": "probabilistic_precision_recall",
     "metrics.ranking": "ranking_metrics retrieval_metrics",
     "report.compare_page": "compare_report side_by_side",
     "report.score_page": "evidence_report html_report",

@@ -99,7 +99,7 @@ shrinkage warning
     measure diversity by recall or symmetric_recall, and check for truncation or strong guidance
 outlier-dominance warning
     the balls of {count} outliers among the reals contain many fakes that few other balls contain, one of them {share} of all: {shown}
-    inspect these reals; clipped_density and witnessed_fidelity are robust to them
+    inspect these reals; clipped_density is robust to them
 missing-modes warning
     {real} of the reals are in modes with hardly any fake, which have {fake} of the fakes; reals in these modes: {shown}
     `genpr modes` shows the missed modes; it counts reals that no fake covers, also in modes with more fakes, so its shares differ

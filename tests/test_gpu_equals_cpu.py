@@ -20,7 +20,7 @@ ROUNDED = {
     "mind",
     "moments",
 }
-ROUNDED |= {"probabilistic", "reconstruct", "score", "vendi"}
+ROUNDED |= {"reconstruct", "score", "vendi"}
 
 
 def plain(value):

@@ -18,10 +18,7 @@ from genpr.metrics.metric import (
     HalfSizes,
     NeighborMetric,
     Null,
-    PairwiseHalves,
     PairwiseMetric,
-    PairwiseOptions,
-    PairwiseSearch,
 )
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
@@ -32,20 +29,15 @@ if TYPE_CHECKING:
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import CountRequest
+    from genpr.neighbors.search import Advance
 
-COVER_RATIO = 3
-"""Ratio k' / k of the two numbers of neighbors of a cover (Cheema & Urner 2023)."""
 _MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
 
 _KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
 _NAEEM = "Naeem et al. 2020, arXiv:2002.09797"
 _SALVY = "Salvy et al. 2026, arXiv:2507.01761"
 _KHAYATKHOEI = "Khayatkhoei and AbdAlmageed 2023, arXiv:2306.09618"
-_CHEEMA = "Cheema and Urner 2023, AISTATS, PMLR 206"
-_PARK = "Park and Kim 2023, arXiv:2309.01590"
-_SYKES = "Sykes et al. 2024, arXiv:2405.01611"
 
-Found = dict[str, MetricValue | None]
 NEIGHBOR_METRICS: list[NeighborMetric] = []
 """All neighbor metrics, in display order."""
 
@@ -68,19 +60,8 @@ def ball_metric(
     return register
 
 
-def _register_pairwise(*named: tuple[str, str, str], **fields: object) -> None:
-    """Register the metrics of one search, each a tuple (name, meaning, measures)."""
-    for name, meaning, measures in named:
-        metric = PairwiseMetric(name=name, meaning=meaning, measures=measures, **fields)  # type: ignore[arg-type]
-        NEIGHBOR_METRICS.append(metric)
-
-
 def _share(counts: Tensor, at_least: int = 1) -> float:
     return int((counts >= at_least).sum()) / len(counts)
-
-
-def _cover_ball(k: int) -> Ball:
-    return Ball(COVER_RATIO * k)
 
 
 def _clipped_ball(k: int) -> Ball:
@@ -92,10 +73,6 @@ def _nearest_ball(_k: int) -> Ball:
 
 
 # Nulls --------------------------------------------------------------------------------------------------------
-
-
-def _no_null(_counts: Memberships, _k: int) -> None:
-    """No null is known; two halves of the reals give an estimate."""
 
 
 def _precision_null(counts: Memberships, k: int) -> float | None:
@@ -111,14 +88,14 @@ def _recall_null(counts: Memberships, k: int) -> float | None:
     return counts.leave_one_out.get(Ball(k))
 
 
-def _balls_hit(balls: Literal["real", "fake"], *, cover: bool = False) -> Null:
-    """Share of the `balls` that hold a row of the other set, or k rows for covers of `COVER_RATIO` k neighbors."""
+def _balls_hit(balls: Literal["real", "fake"]) -> Null:
+    """Share of the `balls` that hold a row of the other set."""
 
     def null(counts: Memberships, k: int) -> float:
         from genpr.metrics.null import balls_hit
 
         sizes = (counts.n_real, counts.n_fake) if balls == "real" else (counts.n_fake, counts.n_real)
-        return balls_hit(*sizes, COVER_RATIO * k, at_least=k) if cover else balls_hit(*sizes, k)
+        return balls_hit(*sizes, k)
 
     return null
 
@@ -151,18 +128,15 @@ def _count(
 def _mean_in_halves(
     balls: Literal["real", "fake"],
     count: Literal["owners", "others", "pairs"],
-    ball: Callable[[int], Ball] = Ball,
-    *,
-    at_least_k: bool = False,
 ) -> HalfSampling:
-    """Share of `balls` with enough rows ("owners") or of other rows in balls ("others"); or pairs per row over k."""
+    """Share of `balls` with a row ("owners") or of other rows in balls ("others"); or pairs per row over k."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (_count(balls, ball(k), count, ties, k if at_least_k else 1),)
+        return (_count(balls, Ball(k), count, ties),)
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
         over_reals = (balls == "real") == (count == "owners")
-        mean = counts[0][-1].double() / (sizes.real if over_reals else sizes.fake)
+        mean = counts[0][0].double() / (sizes.real if over_reals else sizes.fake)
         return mean / k if count == "pairs" else mean
 
     return HalfSampling(requests, value)
@@ -409,175 +383,98 @@ def complement_precision(counts: Memberships, k: int) -> float:
     return _share(counts.reals_per_fake_ball[Ball(k)])
 
 
-_of_covers = partial(ball_metric, reference=_CHEEMA, k=3)
+# Witnessed diversity ------------------------------------------------------------------------------------------
+
+_WITNESSES, _COVERING = (
+    5,
+    4,
+)  # fake balls around a real that supports it, and fakes in the ball of a real that cover it
 
 
-@_of_covers(
-    "share of fakes with k reals among 3 k fakes",
-    over="fake",
-    fake_ball=_cover_ball,
-    null=_balls_hit("fake", cover=True),
-    halves=_mean_in_halves("fake", "owners", _cover_ball, at_least_k=True),
-)
-def precision_cover(counts: Memberships, k: int) -> float:
-    """Fraction of fakes whose ball of `COVER_RATIO` k neighbors contains at least k reals."""
-    return _share(counts.reals_per_fake_ball[Ball(COVER_RATIO * k)], k)
+def _expected_coverage(n: int, m: int, k: int) -> float:
+    from genpr.metrics.null import balls_hit
+
+    return balls_hit(n, m, k, at_least=_COVERING)
 
 
-@_of_covers(
-    "share of reals with k fakes among 3 k reals",
-    over="real",
-    real_ball=_cover_ball,
-    null=_balls_hit("real", cover=True),
-    halves=_mean_in_halves("real", "owners", _cover_ball, at_least_k=True),
-)
-def recall_cover(counts: Memberships, k: int) -> float:
-    """Fraction of reals whose ball of `COVER_RATIO` k neighbors contains at least k fakes."""
-    return _share(counts.fakes_per_real_ball[Ball(COVER_RATIO * k)], k)
-
-
-# Probabilistic precision and recall ---------------------------------------------------------------------------
-
-
-def _find_probabilistic(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
-    from genpr.metrics.probabilistic import probabilistic_of
-
-    found = probabilistic_of(real.points.features, fake.points.features, k=options.k, advance=options.advance)
-    return {f"p_{name}": MetricValue(value, options.k) for name, value in found._asdict().items()}
-
-
-_PROBABILISTIC = PairwiseSearch(
-    _find_probabilistic, lambda n, m: (n + m) * (n + m - 1) // 2, least_fake=lambda k: k
-)
-
-_register_pairwise(
-    ("p_precision", "precision with soft balls of one size (fidelity)", "fidelity"),
-    ("p_recall", "recall with soft balls of one size (diversity)", "diversity"),
-    reference=_PARK,
-    k=4,
-    search=_PROBABILISTIC,
-)
-
-
-# Precision-recall curves --------------------------------------------------------------------------------------
-
-
-_of_curves = partial(
-    ball_metric,
-    reference=_SYKES,
-    k=3,
-    real_ball=Ball,
-    fake_ball=Ball,
-    null=_no_null,
-    null_source="real halves",
-)
-
-
-@_of_curves("best F8 of a precision-recall curve (diversity)", over="real")
-def f8(counts: Memberships, k: int) -> float:
-    """Largest F-score of the curve with recall weighted 8 times."""
-    from genpr.metrics.curves import ball_curve
-
-    return ball_curve(counts, k).f_score(8.0)
-
-
-@_of_curves("best F1/8 of a precision-recall curve (fidelity)", over="fake")
-def f1_8(counts: Memberships, k: int) -> float:
-    """Largest F-score of the curve with precision weighted 8 times."""
-    from genpr.metrics.curves import ball_curve
-
-    return ball_curve(counts, k).f_score(1 / 8)
-
-
-# Witnessed fidelity and diversity -----------------------------------------------------------------------------
-
-
-def _find_witnessed(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
-    from genpr.metrics.witnessed import cut_and_uncut
-
-    found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.advance)
-    values: Found = {}
-    for name, value in found._asdict().items():
-        n = len((fake if name == "fidelity" else real).points)
-        known = MetricValue(value, options.k, null=1.0, null_source="leave-one-out", n_counted=n)
-        values[f"witnessed_{name}"] = None if math.isnan(value) else known
-    return values
-
-
-def _find_witnessed_halves(
-    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
-) -> dict[str, Tensor]:
-    from genpr.metrics.witnessed import witnessed_of_halves
-
-    found = witnessed_of_halves(
-        real.points.features, fake.points.features, options.seed, advance=options.advance
+def _witnessed_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
+    clipped = _clipped_ball(k)
+    return (
+        _count("fake", clipped, "others", ties, _WITNESSES),
+        _count("fake", clipped, "others", "closed", _WITNESSES, "own"),
+        _count("real", Ball(k), "owners", ties, _COVERING),
     )
-    return {f"witnessed_{name}": values for name, values in found.items()}
 
 
-def _witnessed_pairs(n: int, m: int) -> int:
-    from genpr.metrics.witnessed import pairs_of
+def _unclipped_witnessed(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+    from genpr.metrics.uncertainty import lower_part
 
-    return pairs_of(n, m)
+    of_reals, of_fakes, covered = (count[-1].double() for count in counts)
+    support = (of_reals / sizes.real) / (of_fakes / sizes.fake)
+    return lower_part(support, covered / sizes.real / _expected_coverage(*sizes, k))
 
 
-_WITNESSED_K = 20
-_WITNESSED = PairwiseSearch(
-    _find_witnessed,
-    _witnessed_pairs,
-    least_fake=lambda k: k,
-    halves=PairwiseHalves(_find_witnessed_halves, count=20, least=2 * (_WITNESSED_K + 1)),
-)
-
-_register_pairwise(
-    ("witnessed_fidelity", "experimental: share of fakes that lie in 5 real balls", "fidelity"),
-    ("witnessed_diversity", "experimental: smaller of support and coverage", "diversity"),
-    ("witnessed_support", "experimental: share of reals in 5 fake balls", "diversity"),
-    ("witnessed_coverage", "experimental: share of reals with 4 fakes in the ball", "diversity"),
+@ball_metric(
+    "experimental: smaller of support and coverage",
     reference="this package",
-    k=_WITNESSED_K,
+    over="real",
+    k=20,
     k_is_fixed=True,
-    search=_WITNESSED,
+    real_ball=Ball,
+    fake_ball=_clipped_ball,
+    null_source="leave-one-out",
+    halves=HalfSampling(_witnessed_counts, _unclipped_witnessed),
 )
+def witnessed_diversity(counts: Memberships, k: int) -> float:
+    """The smaller of support and coverage, each at most 1; NaN if one of them is not defined.
+
+    Support is the fraction of reals in at least 5 clipped balls of the fakes, over that fraction of the fakes. Coverage is the
+    fraction of real balls that contain at least 4 fakes, over its expectation for a perfect generator.
+    """
+    clipped = _clipped_ball(k)
+    own = _share(counts.fake_in_degrees[clipped], _WITNESSES)
+    support = _over_null(_share(counts.fake_balls_per_real[clipped], _WITNESSES), own)
+    covered = _share(counts.fakes_per_real_ball[Ball(k)], _COVERING)
+    coverage = _over_null(covered, _expected_coverage(counts.n_real, counts.n_fake, k))
+    return math.nan if math.isnan(support + coverage) else min(1.0, support, coverage)
 
 
 # Realism, rarity, authenticity --------------------------------------------------------------------------------
 
 
-def _find_realism(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
+def _find_realism(real: RealManifold, fake: CountedFakes, k: int, advance: Advance) -> MetricValue | None:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
-    sq_radii = real.sq_radii_of(Ball(options.k))
-    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, advance=options.advance)
+    sq_radii = real.sq_radii_of(Ball(k))
+    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, advance=advance)
     middle = float(values.quantile(0.5))
-    return {"realism": MetricValue(middle, options.k) if middle < float("inf") else None}
+    return MetricValue(middle, k) if middle < math.inf else None
 
 
-def _find_rarity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
+def _find_rarity(real: RealManifold, fake: CountedFakes, k: int, _advance: Advance) -> MetricValue | None:
     """Mean percentile, among all real radii, of the smallest real ball around each fake in at least one ball."""
     from genpr.metrics.realism import rarity as rarity_of
     from genpr.neighbors.distance import square_roots
 
     smallest = fake.memberships.smallest_real_ball
     assert smallest is not None
-    radii = map(square_roots, (smallest, real.sq_radii_of(Ball(options.k))))
+    radii = map(square_roots, (smallest, real.sq_radii_of(Ball(k))))
     percentile = rarity_of(*radii).percentile
     mean = percentile[percentile.isfinite()].mean()
-    return {"rarity": MetricValue(float(mean), options.k) if mean.isfinite() else None}
+    return MetricValue(float(mean), k) if mean.isfinite() else None
 
 
-def _find_authenticity(real: RealManifold, fake: CountedFakes, options: PairwiseOptions) -> Found:
+def _find_authenticity(real: RealManifold, fake: CountedFakes, k: int, advance: Advance) -> MetricValue:
     """Share of fakes that are farther from their nearest real than that real is from another real."""
     from genpr.metrics.realism import authentic
     from genpr.neighbors.nearest import nearest_between
 
-    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=options.advance)
+    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
     assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.leave_one_out_sq_distances()).double().mean()
-    value = MetricValue(float(share), options.k, null=float(of_reals), null_source="leave-one-out")
-    return {"authenticity": value}
+    return MetricValue(float(share), k, null=float(of_reals), null_source="leave-one-out")
 
 
 realism = PairwiseMetric(
@@ -587,7 +484,9 @@ realism = PairwiseMetric(
     k=3,
     upper=None,
     is_per_image=True,
-    search=PairwiseSearch(_find_realism, operator.mul, Ball),
+    find=_find_realism,
+    pairs=operator.mul,
+    ball=Ball,
 )
 rarity = PairwiseMetric(
     name="rarity",
@@ -597,7 +496,9 @@ rarity = PairwiseMetric(
     k=3,
     upper=None,
     is_per_image=True,
-    search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, Ball, smallest=True),
+    find=_find_rarity,
+    ball=Ball,
+    smallest=True,
 )
 authenticity = PairwiseMetric(
     name="authenticity",
@@ -607,7 +508,10 @@ authenticity = PairwiseMetric(
     k=1,
     k_is_fixed=True,
     is_per_image=True,
-    search=PairwiseSearch(_find_authenticity, operator.mul, _nearest_ball, keep=2, least_real=lambda _k: 2),
+    find=_find_authenticity,
+    pairs=operator.mul,
+    ball=_nearest_ball,
+    keep=2,
 )
 NEIGHBOR_METRICS += [realism, rarity, authenticity]
 

@@ -1,8 +1,7 @@
 """F-scores of precision and recall as rankings name them: `f1`, `f0.5`, `f2`.
 
 F-beta = (1 + beta^2) P R / (beta^2 P + R), in which recall counts beta times as much (van Rijsbergen 1979, "Information
-Retrieval"); 0 where both are 0. `f8` and `f1_8` are separate metrics: the best F-scores on a whole precision-recall
-curve. They keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
+Retrieval"); 0 where both are 0.
 
 Importing this module does not import torch.
 """
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
 from genpr.metrics.ball_metrics import precision, recall
-from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Resampled
@@ -29,9 +27,9 @@ _MAX_BETA = 1e6  # recall alone counts long before
 
 
 def beta_of(name: str) -> float | None:
-    """The beta that `f0.5` names; None for any other name, and for the metrics `f8` and `f1_8`."""
+    """The beta that `f0.5` names; None for any other name."""
     found = _NAME.fullmatch(name)
-    if found is None or name in METRICS:
+    if found is None:
         return None
     beta = float(found[1])
     if not 0 < beta <= _MAX_BETA:
@@ -61,12 +59,12 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     import numpy as np
     import torch
 
-    from genpr.metrics.curves import f_scores
-
     ours, theirs = ((each.seed, each.n_real, each.real_identity) for each in (precision, recall))
     if ours != theirs or precision.replicates.shape != recall.replicates.shape:
         raise UsageError("an F-score needs precision and recall of the same halves", code="bad-option")
-    replicates = f_scores(np.asarray(precision.replicates), np.asarray(recall.replicates), beta)
+    p, r = np.asarray(precision.replicates), np.asarray(recall.replicates)
+    below = beta**2 * p + r
+    replicates = np.divide((1 + beta**2) * p * r, below, out=np.zeros(p.shape), where=below > 0)
     # Its k is only compared with that of F-scores of equal recipes.
     return replace(
         precision,

@@ -6,7 +6,7 @@ module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import CountRequest
+    from genpr.neighbors.search import Advance
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 Null = Callable[["Memberships", int], float | None]
@@ -118,44 +119,16 @@ class BallMetric(NeighborMetric):
         return self.value(counts, k)
 
 
-@dataclass(frozen=True, slots=True)
-class PairwiseOptions:
-    """How to run a pairwise search."""
-
-    k: int  # neighbors
-    seed: int = 0  # of random draws
-    advance: Callable[[int], None] = lambda _pairs: None
-
-
-@dataclass(frozen=True, slots=True)
-class PairwiseHalves:
-    """How to compute pairwise metrics for halves of both sets."""
-
-    # Values (B,) by metric, not clipped at 1; halves 2 s and 2 s + 1 share no image.
-    find: Callable[[RealManifold, CountedFakes, PairwiseOptions], dict[str, Tensor]]
-    count: int  # how many halves, B
-    least: int  # images of each set without which halves have no value
-
-
-@dataclass(frozen=True, eq=False)
-class PairwiseSearch:
-    """A search that ball memberships do not replace, and that yields one or several metrics."""
-
-    find: Callable[[RealManifold, CountedFakes, PairwiseOptions], Mapping[str, MetricValue | None]]
-    pairs: Callable[[int, int], int]  # how many pairs of rows it evaluates, for n reals and m fakes
-    ball: Callable[[int], Ball] | None = None  # the ball around each real that it needs besides, for a k
-    smallest: bool = False  # whether it needs the smallest such ball around each fake
-    keep: int = 0  # nearest neighbors of each real that it needs
-    least_real: Callable[[int], int] = lambda k: k  # neighbors that every real must have, for a k
-    least_fake: Callable[[int], int] = lambda _k: 0  # neighbors that every fake must have, for a k
-    halves: PairwiseHalves | None = None  # their values for halves of both sets
-
-
 @dataclass(frozen=True, kw_only=True)
 class PairwiseMetric(NeighborMetric):
-    """A metric of neighbors with a separate search. Its balls are closed whatever the rule for ties."""
+    """A metric of neighbors that memberships do not give. Its balls are closed whatever the rule for ties."""
 
-    search: PairwiseSearch  # the search that computes it, possibly with other metrics
+    # The metric, for a k; None where it is undefined. It reports pairs of rows that it searched
+    find: Callable[[RealManifold, CountedFakes, int, Advance], MetricValue | None]
+    pairs: Callable[[int, int], int] = lambda _n, _m: 0  # how many these are, for n reals and m fakes
+    ball: Callable[[int], Ball]  # the ball around each real that it needs, for a k
+    smallest: bool = False  # whether it needs the smallest such ball around each fake
+    keep: int = 0  # nearest neighbors of each real that it needs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

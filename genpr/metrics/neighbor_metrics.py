@@ -12,7 +12,7 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits
-from genpr.metrics.metric import HalfSizes, PairwiseHalves, PairwiseOptions, PairwiseSearch
+from genpr.metrics.metric import HalfSizes
 from genpr.metrics.real_manifold import (
     ENGINE,
     CountedFakes,
@@ -69,8 +69,8 @@ class NeighborMetrics:
         device: torch.device,
         progress: PairProgress | None = None,
     ) -> None:
-        self._ks, self._intervals, self._seed, self._device = ks, intervals, seed, device
-        self._searches = pairwise_searches(ks)
+        self._ks, self._seed, self._device = ks, seed, device
+        self._pairwise = {name: PAIRWISE[name] for name in ks if name in PAIRWISE}
         self._resampled = {}
         if intervals:
             self._resampled = {name: k for name, k in ks.items() if name in BALLS and BALLS[name].halves}
@@ -79,10 +79,9 @@ class NeighborMetrics:
         self._keep = self._listed(len(features), self._listed_real) if self._listed_real else 0
         keep = max(self._keep, _LISTED_FOR_COPIES)
         balls = set(self._real_balls)
-        for search, k in self._searches.items():
-            keep = max(keep, search.keep)
-            if search.ball:
-                balls.add(search.ball(k))
+        for name, metric in self._pairwise.items():
+            keep = max(keep, metric.keep)
+            balls.add(metric.ball(ks[name]))
         self._real_balls = sorted(balls)
         self._null_balls = set[Ball]()
         for name, k in ks.items():
@@ -104,12 +103,11 @@ class NeighborMetrics:
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
             missing_intervals = self._missing_intervals(m, keep)
-        pairs, halves, smallest = pairs_of(n, m, self._fake_balls), {}, None
-        for search, k in self._searches.items():
-            halves[search] = how = self._halves(search, m)
-            pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
-            if search.smallest and search.ball:
-                smallest = search.ball(k)
+        pairs, smallest = pairs_of(n, m, self._fake_balls), None
+        for name, metric in self._pairwise.items():
+            pairs += metric.pairs(n, m)
+            if metric.smallest:
+                smallest = metric.ball(self._ks[name])
         advance = progress_counter(pairs, progress)
 
         fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)
@@ -129,18 +127,9 @@ class NeighborMetrics:
         for name, k in self._ks.items():
             if name in BALLS:
                 values[name] = _ball_value(name, memberships, k)
+            else:
+                values[name] = self._pairwise[name].find(self.reals, counted, k, advance)
         of_halves = replicates.values() if replicates else {}
-        for search, k in self._searches.items():
-            options, how = PairwiseOptions(k, self._seed, advance), halves[search]
-            for name, value in search.find(self.reals, counted, options).items():
-                if name in values:
-                    values[name] = value
-            of_halves |= how.find(self.reals, counted, options) if how else {}
-            if self._intervals and search.halves and not how:
-                of_search = (
-                    name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search
-                )
-                missing_intervals |= dict.fromkeys(of_search, "images")
         for name, value in values.items():
             if value is not None:
                 halved = of_halves.get(name) if _has_interval(name, value.value) else None
@@ -157,11 +146,6 @@ class NeighborMetrics:
                     reals.points, lists, m, ball.k, ties=reals.ties, engine=reals.engine
                 )
         return {ball: self._shares[m, ball] for ball in self._null_balls if ball.k < m}
-
-    def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
-        """How to search in halves, if intervals are requested and there are enough images."""
-        halves = search.halves if self._intervals else None
-        return halves if halves is not None and min(len(self.reals.points), m) >= halves.least else None
 
     def _listed(self, n: int, balls: Collection[Ball]) -> int:
         """Neighbors to list of each of n images for replicates of their balls; 0 where memory is short."""
@@ -268,9 +252,6 @@ def _halved(points: IndexedPoints, lists: NeighborLists, seed: int, stream: int,
 
 def least_for_interval(name: str, k: int) -> int:
     """Minimum of images of each set for a value of a metric in halves."""
-    if name in PAIRWISE:
-        halves = PAIRWISE[name].search.halves
-        return halves.least if halves else 0
     return 2 * max(ball.k for balls in needed_balls({name: k}) for ball in balls) + 2
 
 
@@ -279,16 +260,6 @@ def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
     real_balls, fake_balls = needed_balls(ks)
     least_real = real_balls[-1].k if real_balls else 0  # they ascend by k
     least_fake = fake_balls[-1].k if fake_balls else 0
-    for search, k in pairwise_searches(ks).items():
-        least_real = max(least_real, search.least_real(k))
-        least_fake = max(least_fake, search.least_fake(k))
+    for name in ks.keys() & PAIRWISE.keys():
+        least_real = max(least_real, PAIRWISE[name].ball(ks[name]).k, PAIRWISE[name].keep)
     return least_real + 1, least_fake + 1
-
-
-def pairwise_searches(ks: Mapping[str, int]) -> dict[PairwiseSearch, int]:
-    """The searches that metrics in `ks` need besides memberships, each once, with its k."""
-    found: dict[PairwiseSearch, int] = {}
-    for name, metric in PAIRWISE.items():
-        if name in ks:
-            found.setdefault(metric.search, ks[name])
-    return found

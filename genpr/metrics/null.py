@@ -3,7 +3,7 @@
 A perfect generator draws from the distribution of the reals. Then the n - 1 other reals and the m fakes around a real come
 in any order, nearest first, with equal chance, whatever the distribution (without ties) and its dimension. How many fakes
 come before the k-th real, and so lie in its ball, has a negative hypergeometric distribution, of which coverage, its
-complement, covers, clipped and witnessed coverage are expectations. Density is 1 on average at any sizes.
+complement, clipped coverage and witnessed diversity are expectations. Density is 1 on average at any sizes.
 
 The null of precision depends on the distribution: a fake lies in the ball of a real exactly when it is among the k nearest
 neighbors of that real in the joint set, so the null is the share of points of in-degree at least 1 in the k-NN graph of

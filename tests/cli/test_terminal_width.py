@@ -89,7 +89,7 @@ def passed(genpr, *args, code=0):
         "--no-control --protocol genpr --protocol prdc",
         "--no-control --per-class --min-per-class 20 --k 3",
         "--no-control --labels",
-        "--no-intervals --metrics clipped_density,symmetric_precision,p_precision,authenticity,vendi",
+        "--no-intervals --metrics clipped_density,symmetric_precision,witnessed_diversity,authenticity,vendi",
     ],
 )
 def test_output_of_score_fits(genpr, real, fakes, options):

@@ -75,12 +75,6 @@ def density(pair: Pair, k: int) -> float:
     return pair.fakes_in(pair.radii(k)).sum() / (k * pair.sizes[1])
 
 
-def recall_cover(pair: Pair, k: int) -> float:
-    """Reals with k fakes within their 3 k-th neighbor."""
-    inside = pair.fakes_in(pair.radii(3 * k))
-    return sum(sum(row) >= k for row in inside) / pair.sizes[0]
-
-
 def clipped_density(pair: Pair, k: int) -> float:
     most = pair.median_radius(k)
     radii = [min(radius, most) for radius in pair.radii(k)]
@@ -113,38 +107,19 @@ def nn_accuracy(pair: Pair, _k: int) -> float:
     return (right(pair) + right(pair.swapped())) / sum(pair.sizes)
 
 
-def classifiers(pair: Pair, k: int) -> list[tuple[float, float]]:
-    """Share of reals called fake and of fakes called real, by every classifier of the curve.
-
-    A point is called real when g * (real balls around it) exceeds its fake balls, or equals them and g >= 1. In the
-    limits it is called real when it lies in any real ball, or fake when it lies in any fake ball; its own counts.
-    """
-    swapped = pair.swapped()
-    own, other = pair.radii(k), swapped.radii(k)
-    of_reals = pair.reals_in(k).sum(axis=0), swapped.fakes_in(other).sum(axis=0)
-    of_fakes = pair.fakes_in(own).sum(axis=0), swapped.reals_in(k).sum(axis=0)
-    ratios = {f / r for each in (of_reals, of_fakes) for r, f in zip(*each, strict=True) if r}
-    called = float((of_fakes[0] > 0).mean()), float((of_reals[1] > 0).mean())
-    errors = {(1.0, 0.0), (0.0, 1.0), (0.0, called[0]), (called[1], 0.0)}
-    for g in {1.0} | {ratio * factor for ratio in ratios for factor in (1, 1 + 1e-9, 1 - 1e-9)}:
-        as_real = [(g * r > f) | ((g >= 1) & (g * r == f)) for r, f in (of_reals, of_fakes)]
-        errors.add((1 - float(as_real[0].mean()), float(as_real[1].mean())))
-    return sorted(errors)
+def support_and_coverage(pair: Pair, k: int) -> tuple[float, float]:
+    """Reals in five clipped fake balls over that share of the fakes, and real balls with four fakes over their expectation."""
+    n, m = pair.sizes
+    other = pair.swapped()
+    most = other.median_radius(k)
+    radii = [min(radius, most) for radius in other.radii(k)]
+    of_reals = np.mean([sum(column) >= 5 for column in other.fakes_in(radii).T])
+    of_fakes = np.mean([sum(column) >= 5 for column in other.reals_in(k, most).T])
+    covered = np.mean([sum(row) >= 4 for row in pair.fakes_in(pair.radii(k))])
+    return of_reals / of_fakes if of_fakes else math.nan, covered / hit(n, m, k, 4)
 
 
-def f_beta(pair: Pair, k: int, beta: float) -> float:
-    """The largest F-score along the curve, at slopes where two classifiers have equal error; it is monotone between them."""
-    lost, passed = np.array(classifiers(pair, k)).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = (np.subtract.outer(passed, passed) / np.subtract.outer(lost, lost) * -1).ravel()
-    slopes = np.unique(slopes[np.isfinite(slopes) & (slopes > 0)])
-    p = np.array([(slope * lost + passed).min() for slope in slopes])
-    r = p / slopes
-    below = beta**2 * p + r
-    return float(np.divide((1 + beta**2) * p * r, below, out=np.zeros(len(p)), where=below > 0).max())
-
-
-def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
+def values(pair: Pair, k: int) -> dict[str, float]:
     """Values of all metrics; NaN for calibrated recall if its null needs a part of the reals."""
     other = pair.swapped()
     of_reals = covered_by_others(pair, k)
@@ -163,10 +138,8 @@ def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
         "symmetric_precision": min(precision(pair, k), coverage(other, k)),
         "symmetric_recall": min(precision(other, k), coverage(pair, k)),
         "complement_precision": coverage(other, k),
-        "precision_cover": recall_cover(other, k),
-        "recall_cover": recall_cover(pair, k),
+        "witnessed_diversity": float(np.min([1.0, *support_and_coverage(pair, k)])),
         "nn_accuracy": nn_accuracy(pair, k),
-        **({"f8": f_beta(pair, k, 8), "f1_8": f_beta(pair, k, 1 / 8)} if curves else {}),
     }
 
 
@@ -200,8 +173,7 @@ def nulls(pair: Pair, k: int) -> dict[str, float]:
         "clipped_coverage": 1.0,
         "symmetric_precision": min(of_reals, hit(m, n, k)),
         "complement_precision": hit(m, n, k),
-        "precision_cover": hit(m, n, 3 * k, k),
-        "recall_cover": hit(n, m, 3 * k, k),
+        "witnessed_diversity": 1.0,
         "nn_accuracy": (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1)),
         **({"recall": of_reals, "symmetric_recall": min(of_reals, hit(n, m, k))} if n <= m else {}),
     }

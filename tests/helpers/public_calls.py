@@ -16,7 +16,6 @@ from genpr.metrics.frechet import Gaussian, frechet_infinity
 from genpr.metrics.kernel import cmmd
 from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.modes import modes_of
-from genpr.metrics.witnessed import witnessed
 
 RNG = np.random.default_rng(0)
 REAL, FAKE = RNG.normal(5, 0.05, (2, 160, 16)).astype(np.float32)  # too many to be compared directly
@@ -81,7 +80,6 @@ PUBLIC = {
     "callback": lambda *_: GenprCallback(IMAGES, lambda model: [model], extractor="pixels")(0, IMAGES),
     "cmmd": lambda on, _: cmmd(REAL, FAKE, **on),
     "copies": lambda on, _: fields_of(copy_detection(FAKE, REAL, **on)),
-    "curve": lambda on, _: fields_of(genpr.pr_curve(REAL, FAKE, **on)),
     "embed": lambda on, _: genpr.embed(IMAGES, genpr.load_extractor("pixels", **on)),
     "evidence": lambda on, _: genpr.Evaluator(REAL, k=3, **on).evidence(FAKE).fake,
     "extractor": lambda on, _: genpr.load_extractor("gabor", **on)(IMAGES),
@@ -99,13 +97,11 @@ PUBLIC = {
     "moments": lambda on, _: genpr.frechet_distance(Gaussian.from_moments(REAL[0], np.eye(16)), FAKE, **on),
     "panel": of_panel,
     "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),
-    "probabilistic": lambda on, _: genpr.probabilistic_precision_recall(REAL, FAKE, **on),
     "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(160), ks=[1], **on)),
     "reconstruct": of_pairs,
     "sampler": lambda on, _: [*genpr.Sampler.of(ShapesGenerator(), n=4, **on).images(0.7)],
-    "score": of_score(REAL, FAKE, metrics=["precision", "clipped_density", "witnessed_fidelity", "p_recall"]),
+    "score": of_score(REAL, FAKE, metrics=["precision", "clipped_density", "witnessed_diversity", "fd"]),
     "sweep": of_truncations,
     "torchmetrics": of_metric,
     "vendi": lambda on, _: genpr.vendi_score(REAL, **on),
-    "witnessed": lambda on, _: witnessed(REAL, FAKE, **on),
 }

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.witnessed import witnessed
 
 _CALIBRATED = ("calibrated_precision", "calibrated_recall")
 _BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -99,9 +98,6 @@ def test_readings_equal_those_of_genpr(cases, metrics) -> None:
                     metric.name,
                     k,
                 )
-    own = witnessed(real, fake, device="cpu")
-    found = read["witnessed_fidelity"].value, read["witnessed_diversity"].value
-    assert found == pytest.approx((own.fidelity, own.diversity), abs=1e-12)
 
 
 def test_near_duplicates_are_found_and_other_rows_are_not(duplicates) -> None:

@@ -12,7 +12,6 @@ from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
 from genpr.metrics.kernel import cmmd, kernel_distance
 from genpr.metrics.mind import monge_inception_distance
-from genpr.metrics.probabilistic import probabilistic_precision_recall
 
 pytestmark = pytest.mark.gpu
 
@@ -31,7 +30,6 @@ FUNCTIONS = {
     "mind": partial(monge_inception_distance, directions=20),
     "vendi": lambda _, fake, device: vendi_score(fake, device=device),
     "inception_score": inception,
-    "probabilistic": probabilistic_precision_recall,
 }
 
 

@@ -87,8 +87,7 @@ BOTH = ("symmetric_precision", "symmetric_recall")
         (
             HAND_B,
             "strict",
-            dict.fromkeys((*BOTH, "clipped_density", "clipped_coverage", "f8", "f1_8"), 0)
-            | {"nn_accuracy": 1},
+            dict.fromkeys((*BOTH, "clipped_density", "clipped_coverage"), 0) | {"nn_accuracy": 1},
         ),
         # One of three fakes against all three reals; of the six only 2, with 1 and 3 equally near, is not
         # always classified correctly.
@@ -106,14 +105,14 @@ def test_values_equal_hand_computed_ones(sets, ties, expected):
 @pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
 def test_equal_points_are_in_all_closed_and_no_open_balls(ties, value):
     found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
-    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8", *CALIBRATED}
-    for name in CALIBRATED:
+    undefined = (*CALIBRATED, "witnessed_diversity")
+    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", *undefined}
+    for name in undefined:
         assert found[name] == 1 if ties == "closed" else math.isnan(found[name])
     assert {name: found[name] for name in shares} == dict.fromkeys(shares, value)
     assert found["density"] == (16 / 3 if ties == "closed" else 0)
     assert found["nn_accuracy"] == 1 - value  # every other is equally near
     assert found["clipped_density"] == value
-    assert (found["f8"], found["f1_8"]) == (value, value)
 
 
 def test_equal_sets_score_1_and_sets_far_apart_0(rng):
@@ -138,6 +137,7 @@ def test_every_value_and_null_is_between_0_and_1(seed):
     found, nulls = everything(real, fake, k, ties)
     for name, value in found.items():
         is_undefined = name == "calibrated_recall" and len(fake) < len(real)
+        is_undefined |= name == "witnessed_diversity" and math.isnan(value)
         most = len(real) / k if name == "density" else len(real) if name in CALIBRATED else 1
         assert math.isnan(value) if is_undefined else 0 <= value <= most, name
         null = nulls[name]
@@ -151,7 +151,7 @@ def test_every_value_and_null_is_between_0_and_1(seed):
 def perfect(request):
     """Values and nulls of some draws of 400 reals and 400 fakes of one distribution."""
     rng, count = np.random.default_rng(11), 20 if request.param == "closed" else 12
-    ks = dict.fromkeys(BALLS, 3)
+    ks = dict.fromkeys(BALLS, 3) | {"witnessed_diversity": 20}
     options = {"ks": ks, "ties": request.param, "intervals": False, "seed": 0, "device": torch.device("cpu")}
     draws = []
     for _ in range(count):
@@ -164,10 +164,16 @@ def perfect(request):
 
 
 # A minimum of two random values, and a value that is cut at 1, are below what they are the minimum of.
-BELOW = {"symmetric_precision", "symmetric_recall", "clipped_density", "clipped_coverage"}
+BELOW = {
+    "symmetric_precision",
+    "symmetric_recall",
+    "clipped_density",
+    "clipped_coverage",
+    "witnessed_diversity",
+}
 
 
-@pytest.mark.parametrize("name", [name for name in BALLS if name not in {"f8", "f1_8"}])
+@pytest.mark.parametrize("name", BALLS)
 def test_perfect_generator_scores_the_null_on_average(perfect, name):
     values, nulls = perfect[name]
     excess = values - np.array(nulls)
@@ -214,5 +220,22 @@ def test_every_metric_needs_only_its_declared_counts():
             [ball(2) for ball in [metric.fake_ball] if ball],
         )
         found = counted(real, fake, {name: 2})
-        assert 0 <= BALLS[name](found, 2) <= 21
+        value = BALLS[name](found, 2)
+        assert 0 <= value <= 21 or (name == "witnessed_diversity" and math.isnan(value))
         assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))
+
+
+class TestWitnessed:
+    @pytest.mark.parametrize(("n", "m"), [(60, 60), (60, 90), (90, 50), (110, 21)])
+    def test_values_of_the_default_k_equal_the_definition(self, n, m, rng):
+        real, fake = rng.normal(size=(n, 6)), rng.normal(0.3, 1.1, size=(m, 6))
+        pair = Pair.of(real.astype(np.float32), fake.astype(np.float32), "closed")
+        found = BALLS["witnessed_diversity"](counted(real, fake, {"witnessed_diversity": 20}), 20)
+        assert found == pytest.approx(min(1, *ball_metric_oracle.support_and_coverage(pair, 20)), abs=1e-12)
+        assert 0.1 < found <= 1
+
+    @pytest.mark.parametrize(("d", "spread", "value"), [(64, 0.83, 0.08), (64, 1.21, 0.05), (8, 0.68, 0.30)])
+    def test_shrunken_and_widened_fakes(self, d, spread, value, rng):
+        real, fake = rng.normal(size=(1000, d)), spread * rng.normal(size=(1000, d))
+        found = counted(real, fake, {"witnessed_diversity": 20})
+        assert BALLS["witnessed_diversity"](found, 20) == pytest.approx(value, abs=0.04)

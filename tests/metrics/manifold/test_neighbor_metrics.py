@@ -13,7 +13,6 @@ from genpr.metrics import neighbor_metrics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
-from genpr.metrics.witnessed import Witnessed, witnessed_of_halves
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.parts import drawn_parts
@@ -23,7 +22,6 @@ RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 CPU = torch.device("cpu")
 KS = find_protocol("genpr").choose_ks(NEIGHBORS)
 SMALL = dict.fromkeys(BALLS, 2) | {"nn_accuracy": 1}
-WITNESSED = [f"witnessed_{name}" for name in Witnessed._fields]
 TIES = ("closed", "strict")
 
 
@@ -92,7 +90,14 @@ def all_values():
 @pytest.mark.parametrize("ties", TIES)
 def test_every_metric_uses_its_ties_and_k(rng, ties):
     real, fake = integers(rng, 44), integers(rng, 37, 1)
-    ks = SMALL | {"precision": 4, "recall": 1, "density": 3, "coverage": 5, "clipped_density": 3, "f8": 4}
+    ks = SMALL | {
+        "precision": 4,
+        "recall": 1,
+        "density": 3,
+        "coverage": 5,
+        "clipped_density": 3,
+        "witnessed_diversity": 5,
+    }
     found = score(real, fake, ks, ties=ties, intervals=False)
     pair = Pair.of(real, fake, ties)
     expected = {
@@ -168,7 +173,7 @@ class TestNullOfRecall:
 class TestIntervals:
     def test_resampled_metrics_have_replicates(self, all_values, off_center):
         lengths = {name: len(value[3]) for name, value in all_values.items() if value[3] is not None}
-        assert lengths == dict.fromkeys(RESAMPLED, 100) | dict.fromkeys(WITNESSED, 20)
+        assert lengths == dict.fromkeys(RESAMPLED, 100)
         without = score(*off_center, KS, intervals=False)
         assert {value.replicates for value in without.values()} == {None}
         for name, value in without.items():
@@ -178,7 +183,7 @@ class TestIntervals:
     @pytest.mark.parametrize("ties", TIES)
     def test_replicates_are_of_halves_of_both_sets(self, rng, n, m, ties):
         real, fake = integers(rng, n), integers(rng, m, 1)
-        ks = {name: SMALL[name] for name in RESAMPLED}
+        ks = {name: SMALL[name] for name in RESAMPLED if name != "witnessed_diversity"}
         every = score(real, fake, ks, ties=ties, seed=4)
         lesser = {
             "symmetric_precision": ("precision", "complement_precision"),
@@ -195,7 +200,7 @@ class TestIntervals:
         ]
         for half in (0, 1, 98):
             x, y = real[sides[0][:, half]], fake[sides[1][:, half]]
-            expected = ball_metric_oracle.values(Pair.of(x, y, ties), 2, curves=False)
+            expected = ball_metric_oracle.values(Pair.of(x, y, ties), 2)
             # Nulls count the reals of a half in closed balls of the others.
             covered_by_others = ball_metric_oracle.covered_by_others(Pair.of(x, x, "closed"), 2)
             for name in ("precision", "recall"):
@@ -211,25 +216,42 @@ class TestIntervals:
             replicates = [every[each].replicates for each in pair]
             assert torch.equal(every[name].replicates, lower_part(*replicates))
 
+    def test_replicates_of_witnessed_diversity_are_of_the_part_that_is_lower(self, off_center):
+        real, fake = (features.astype(np.float32) for features in off_center)
+        found = score(real, fake, {"witnessed_diversity": 8}, seed=4)["witnessed_diversity"]
+        sides = [
+            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
+            for stream, side in enumerate((real, fake))
+        ]
+        parts = [
+            ball_metric_oracle.support_and_coverage(
+                Pair.of(real[sides[0][:, half]], fake[sides[1][:, half]], "closed"), 8
+            )
+            for half in range(100)
+        ]
+        expected = lower_part(*torch.tensor(parts, dtype=torch.float64).T)
+        assert found.replicates.tolist() == pytest.approx(expected.tolist(), abs=1e-12)
+        assert max(found.replicates) > 1, "not limited to 1"
+
     @pytest.mark.parametrize(
         ("n", "m", "none"),
         [
             (60, 60, set()),
-            (20, 30, set()),
-            (19, 30, {"covers"}),
-            (30, 19, {"covers"}),
-            (11, 30, {"covers", 5}),
-            (30, 11, {"covers", 5}),
+            (42, 45, set()),
+            (41, 60, {20}),
+            (60, 41, {20}),
+            (11, 30, {5}),
+            (30, 11, {5}),
         ],
     )
     def test_sets_with_too_small_halves_have_no_intervals(self, rng, n, m, none):
-        """A ball of k neighbors needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
-        ks = {name: k for name, k in KS.items() if name in RESAMPLED}
+        """A ball of k neighbors needs k + 1 images: halves of 21 for k = 20, of 6 for k = 5, of 4 for k = 3."""
+        ks = {name: k for name, k in KS.items() if name in RESAMPLED and k < min(n, m)}
         found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
         assert {name for name, value in found.items() if value.lack == "images"} == {
             name for name, value in found.items() if value.replicates is None
         }
-        expected = {n for n, k in ks.items() if ("covers" if n.endswith("_cover") else k) not in none}
+        expected = {name for name, k in ks.items() if k not in none}
         assert {name for name, value in found.items() if value.replicates is not None} == expected
         assert all(value.value is not None for value in found.values())
 
@@ -241,25 +263,12 @@ class TestIntervals:
             assert (found["density"].replicates is not None) == has_replicates
             assert found["coverage"].replicates is not None
 
-    @pytest.mark.parametrize(("n", "m", "lack"), [(42, 45, None), (41, 60, "images"), (60, 41, "images")])
-    def test_witnessed_metrics_have_separate_halves(self, rng, n, m, lack):
-        real, fake = (torch.from_numpy(rng.normal(size=(size, 2)).astype(np.float32)) for size in (n, m))
-        found = score(real, fake, dict.fromkeys(WITNESSED, 20), seed=3)
-        assert {value.lack for value in found.values()} == {lack}
-        if lack:
-            assert {value.replicates for value in found.values()} == {None}
-            return
-        halves = witnessed_of_halves(real, fake, 3)
-        for name, value in found.items():
-            assert value.replicates.tolist() == halves[name.removeprefix("witnessed_")].tolist()
-            assert value.n == (m if name == "witnessed_fidelity" else n)
-
     def test_insufficient_memory_loses_only_intervals(self, off_center, all_values, monkeypatch):
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
-        found = score(*off_center, {name: k for name, k in KS.items() if name not in WITNESSED})
+        found = score(*off_center, KS)
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
-            name: value[0] for name, value in all_values.items() if name not in WITNESSED
+            name: value[0] for name, value in all_values.items()
         }
         assert {name for name, value in found.items() if value.lack == "memory"} == set(RESAMPLED)
         assert {value.lack for value in score(*off_center, KS, intervals=False).values()} == {None}
@@ -330,8 +339,8 @@ class TestWork:
         ("ks", "fit", "count"),
         [
             ({"precision": 3}, REAL, CROSS),
-            ({"precision_cover": 3}, 0, FAKE + CROSS),
-            ({"f8": 3, "f1_8": 3, "precision": 3, "symmetric_precision": 5}, REAL, FAKE + CROSS),
+            ({"complement_precision": 5}, 0, FAKE + CROSS),
+            ({"complement_precision": 3, "precision": 3, "symmetric_precision": 5}, REAL, FAKE + CROSS),
             ({"rarity": 3, "precision": 5}, REAL, CROSS),
             (
                 {name: k for name, k in KS.items() if name in BALLS and "recall" not in name},
