@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import math
 import os
 import signal
 import socket
@@ -101,28 +100,6 @@ class Communicator:
         ]
         self._fill(parts)
         return parts
-
-    def rotate(self, rows: Tensor, step: int) -> Tensor:
-        """The `rows` (n, ...) of the rank `step` positions before this one in a ring of all ranks; n may differ.
-
-        Only these rows and those of this rank are in memory.
-        """
-        import torch.distributed as dist
-
-        if step % self.size == 0:
-            return rows
-        rows = rows.contiguous()
-        counts = self._synchronize(f"rotate {step} {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
-        source, target = (self.rank - step) % self.size, (self.rank + step) % self.size
-        found = rows.new_empty(counts[source], *rows.shape[1:])
-        sent, received = _content(rows), _content(found)
-        row_bytes = math.prod(rows.shape[1:]) * rows.itemsize
-        for start in range(0, max(counts) * row_bytes, _CHUNK):
-            out, own = received[start : start + _CHUNK], sent[start : start + _CHUNK]
-            to, of = [0] * self.size, [0] * self.size
-            to[target], of[source] = len(own), len(out)
-            self._wait(dist.all_to_all_single(out, own, of, to, group=self._group, async_op=True))
-        return found
 
     def all_gather_tensors(
         self, results: Sequence[tuple[Tensor, ...]], device: torch.device

@@ -27,7 +27,6 @@ from genpr.metrics.f_beta import f_beta
 from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.metrics.sharded import memberships_of_ranks
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
@@ -37,7 +36,6 @@ from genpr.storage import check_output, load_tensors, read_header, save_tensors
 from genpr.validation import (
     Features,
     check_features,
-    check_flag,
     check_k,
     check_rows,
     check_same_width,
@@ -239,7 +237,6 @@ def manifold_metrics(
     device: str | torch.device = "auto",
     max_memory: str | int | None = None,
     progress: PairProgress | None = None,
-    sharded: bool = False,
 ) -> ManifoldMetrics:
     """Precision, recall, density and coverage of fake features against real ones, exactly.
 
@@ -252,12 +249,10 @@ def manifold_metrics(
         device: "auto" is the GPU that holds the input, else the best device available.
         max_memory: Memory that the process plans with, such as "8GiB"; None uses the free memory.
         progress: Called with the number of row pairs done and the total, first for the reals, then for the fakes.
-        sharded: `real` and `fake` are the rows of this rank only, perhaps none, of those of all ranks inside `all_ranks`:
-            no rank ever holds all features, and each gets the metrics of all rows.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: k, ties or max_memory is impossible, or a `KNNManifold` cannot be sharded ("not-sharded").
+        UsageError: k, ties or max_memory is impossible, or those of a `KNNManifold` differ ("k-not-fitted").
 
     Example:
         >>> import numpy as np
@@ -270,7 +265,7 @@ def manifold_metrics(
     """
     with memory_limit(max_memory):
         names = ManifoldMetrics._fields
-        return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress, sharded=sharded))
+        return ManifoldMetrics(**_scores(real, fake, names, k, ties, device, progress))
 
 
 @entry_point
@@ -310,29 +305,17 @@ def _scores(
     ties: Ties,
     device: str | torch.device,
     progress: PairProgress | None,
-    *,
-    sharded: bool = False,
 ) -> dict[str, float]:
     """Check all arguments before any computation."""
     k = check_k(k)
     check_ties(ties)
-    check_flag(sharded, "sharded")
-    own = {"metrics": [*metrics], "k": k, "ties": ties, "sharded": sharded}
+    own = {"metrics": [*metrics], "k": k, "ties": ties}
     current_communicator().check_same(own, "arguments")
     if isinstance(real, KNNManifold):
-        if sharded:
-            raise UsageError(
-                "sharded=True computes precision, recall, density and coverage of features, of which each rank passes its "
-                "rows; a KNNManifold, intervals, nulls and all other metrics need all features on every rank",
-                code="not-sharded",
-            )
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
         side, checked_fake = real.side, fake
-    elif sharded:
-        found = memberships_of_ranks(real, fake, k=k, ties=ties, device=device, progress=progress)
-        return {name: BALLS[name](found, k) for name in metrics}
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))

@@ -41,9 +41,7 @@ from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
-from genpr.metrics import sharded as sharded_module
-from genpr.neighbors import counts, device_profile, engine, resample
-from genpr.neighbors.balls import Ball
+from genpr.neighbors import counts, device_profile, resample
 
 with suppress(ImportError):
     import faiss  # noqa: F401
@@ -68,7 +66,6 @@ def small_pieces():
     )
     counts._LISTED = resample._LISTED = 64
     embed.BLOCK = BLOCK
-    sharded_module._ENGINE = engine.ONE_PROCESS  # uses bounds for any number of rows
 
 
 def features(name):
@@ -159,15 +156,13 @@ def embedded(folder):
 
 
 def is_exchanged(dtype):
-    """Whether gathered and rotated rows are those that the other ranks have: 0, 40 and 80, or 30, 40 and 50."""
+    """Whether gathered rows are those that the other ranks have: 0, 40 and 80, or 30, 40 and 50."""
     communicator, right = current_communicator(), []
     for first, more, is_one_machine in ((0, 40, False), (30, 10, False), (30, 10, True)):
         communicator.is_one_machine = is_one_machine
         rows = [(torch.arange(3 * (first + more * rank)) % 5).view(-1, 3).to(dtype) for rank in range(3)]
         found = communicator.all_gather(rows[communicator.rank])
-        found += [communicator.rotate(rows[communicator.rank], step) for step in range(3)]
-        expected = rows + [rows[communicator.rank - step] for step in range(3)]
-        right += [torch.equal(*pair) for pair in zip(found, expected, strict=True)]
+        right += [torch.equal(*pair) for pair in zip(found, rows, strict=True)]
     return all(right)
 
 
@@ -216,45 +211,6 @@ def failing(_folder):
     if current_communicator().rank == 1:
         raise genpr.ResourceError(str(runtime.resolve_device()), code="oom")
     current_communicator().finish()
-
-
-COUNTS = "real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball"
-
-
-def all_counts(real, fake, k):
-    """`COUNTS` of rows of integers, from all distances."""
-
-    def sq(x, y):
-        return ((x[:, None].astype(np.int64) - y[None].astype(np.int64)) ** 2).sum(axis=2)
-
-    of_real, of_fake = (
-        np.sort(sq(side, side), axis=1)[:, k] for side in (real, fake)
-    )  # the first is the row itself
-    in_real, in_fake = sq(real, fake) <= of_real[:, None], sq(real, fake) <= of_fake
-    tables = in_real.sum(axis=0), in_real.sum(axis=1), in_fake.sum(axis=1), in_fake.sum(axis=0)
-    return dict(zip(COUNTS, (table.tolist() for table in tables), strict=True))
-
-
-def sharded(_folder):
-    """Memberships of rows that are divided unevenly: one rank has no reals, another one fake."""
-    communicator, found = current_communicator(), {}
-    for name in ("integers", "copies", "off-center"):
-        sides = features(name)
-        n, m = map(len, sides)
-        cuts = [n // 2, n // 2, n - 1], [1, m // 3, m // 3]
-        own = [
-            np.split(side, at[: communicator.size - 1])[communicator.rank]
-            for side, at in zip(sides, cuts, strict=True)
-        ]
-        counts = sharded_module.memberships_of_ranks(*own, k=4, ties="closed", device="cpu", progress=None)
-        found[name] = {each: getattr(counts, each)[Ball(4)].tolist() for each in COUNTS}
-    done = []
-    found["metrics"] = genpr.manifold_metrics(
-        *own, k=3, ties="strict", device="cpu", sharded=True, progress=lambda *each: done.append(each)
-    )
-    assert done[-1][0] == done[-1][1]
-    found["of all integers"] = all_counts(*features("integers"), k=4)
-    return found
 
 
 class Means(torch.nn.Module):
@@ -306,9 +262,7 @@ def differing(folder):
         ),
         "features": lambda: genpr.score(real, fake[::-1] if is_last else fake, **options),
         "k: 5 and 6": partial(balls, k=5 + is_last),
-        "k: 5 and 7": partial(balls, k=5 + 2 * is_last, sharded=True),
         "ties: closed and strict": partial(balls, ties=["closed", "strict"][is_last]),
-        "sharded": partial(balls, sharded=is_last),
         "(99, 12)": partial(balls, fake[is_last:]),
         "k = 4": lambda: genpr.KNNManifold.fit(real, k=3 + is_last, device="cpu"),
         "k: 3 and 4": lambda: alone.count(fake),
@@ -325,7 +279,7 @@ def differing(folder):
 
 PYTHON = {
     each.__name__: each
-    for each in (scores, every_score, embedded, exchanged, sharded, out_of_sync, failing, differing)
+    for each in (scores, every_score, embedded, exchanged, out_of_sync, failing, differing)
 }
 
 

@@ -116,8 +116,6 @@ def jobs(tmp_path_factory):
     # Each process sees one GPU, of which none can be used.
     jobs.add("exchanged", kind="python", name="exchanged", size=3, gpus=["a", "b", "c"])
     jobs.add("same-gpu", kind="python", name="exchanged", size=3, gpus=["a", "b", "a"])
-    for size in (1, 3, 4):
-        jobs.add(f"sharded-{size}", kind="python", name="sharded", size=size)
     jobs.add("out-of-sync", kind="python", name="out_of_sync", size=2)
     cpus = {"0": "cpu", "1": "cpu"}
     jobs.add("failing", kind="python", name="failing", size=2, gpus=["a", "a"], devices=cpus)
@@ -194,23 +192,6 @@ def test_ranks_with_and_without_a_gpu_are_an_error(jobs):
     for code, message in jobs.found("other-device"):
         assert code == "ranks-differ"
         assert "device: cpu and cuda" in message
-
-
-def test_sharded_memberships_equal_those_of_one_process(jobs):
-    assert_same(jobs, "sharded", [3, 4])
-    (found,) = jobs.found("sharded-1")
-    assert found["integers"] == found["of all integers"]
-    assert max(found["integers"]["reals_per_fake_ball"]) > 4
-
-
-def test_sharded_metrics_in_one_process_equal_plain_ones(rng):
-    real, fake = rng.normal(size=(2, 300, 5))
-    plain = genpr.manifold_metrics(real, fake, device="cpu")
-    assert genpr.manifold_metrics(real, fake, device="cpu", sharded=True) == plain
-    with raising(genpr.UsageError, "not-sharded", "need all features on every rank"):
-        genpr.manifold_metrics(genpr.KNNManifold.fit(real, k=5), fake, device="cpu", sharded=True)
-    with raising(genpr.GenprError, "too-few"):
-        genpr.manifold_metrics(real[:5], fake, device="cpu", sharded=True)
 
 
 def test_ranks_out_of_sync_are_an_error(jobs):

@@ -103,7 +103,6 @@ def test_flags_of_functions_are_booleans():
         lambda: genpr.Evaluator(rows, control=False).score(rows, cache="no"),
         lambda: genpr.compare({"a": result, "b": result}, force="no"),
         lambda: genpr.rank_checkpoints(None, {}, force="no"),
-        lambda: genpr.manifold_metrics(rows, rows, sharded="no"),
         lambda: genpr.load_extractor("pixels", offline="no"),
         lambda: genpr.reference_statistics(rows, spatial="no"),
         lambda: WatchOptions(keep_results="no"),
