@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 import genpr
-from genpr.images.formats import _SIGNED
+from genpr.images.formats import UNREAD_FORMATS
 
 FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 2)
 FLAGS_AT |= {"compile": 1, "split": 3, "sub": 4}
+SIGNATURES = b"|".join(signature for _, _, signature in UNREAD_FORMATS if signature)
 # What expressions that are no literals are made of
-GIVEN = {"re": re, "fnmatch": fnmatch, "names": "a|b", "part": "a*b?[cd]*", "_SIGNED": _SIGNED}
+GIVEN = {"re": re, "fnmatch": fnmatch, "names": "a|b", "part": "a*b?[cd]*", "signature": SIGNATURES}
 LENGTH = 2_000
 QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more
 
