@@ -5,8 +5,8 @@
     python benchmarks/metric_checks.py --out benchmarks/results/metric-checks.jsonl    # tables of the recorded results
 
 Points in the file are not computed again, and the tables are written next to it. k is that of the published audit: 3 for
-precision and recall, 5 for the others. If fakes are wider than reals, diversity may be 1, because all reals are covered
-(H), or 0, because few fakes are near them (L), but not both within a cell.
+precision and recall, 5 for the others; 20 for witnessed diversity. If fakes are wider than reals, diversity may be 1,
+because all reals are covered (H), or 0, because few fakes are near them (L), but not both within a cell.
 
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
@@ -42,7 +42,7 @@ OVERLAP = 0.2  # volume that two cubes share, the true fidelity and diversity
 NOISE = 2.0  # standard errors within which a margin may be due to the draws
 KINDS = {
     "fidelity": ("precision", "density", "clipped_density", "symmetric_precision", "complement_precision"),
-    "diversity": ("recall", "coverage", "clipped_coverage", "symmetric_recall"),
+    "diversity": ("recall", "coverage", "clipped_coverage", "symmetric_recall", "witnessed_diversity"),
 }
 # One mark per demand, in the order of DEMANDS.
 PUBLISHED = {
