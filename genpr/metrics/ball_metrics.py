@@ -42,17 +42,13 @@ NEIGHBOR_METRICS: list[NeighborMetric] = []
 """All neighbor metrics, in display order."""
 
 
-_MEASURES = {"fake": "fidelity", "real": "diversity", "both": None}
-"""The property that a share of fakes, of reals or of both measures."""
-
-
 def ball_metric(
     meaning: str, *, over: Literal["real", "fake", "both"], **fields: object
 ) -> Callable[[Callable[[Memberships, int], float]], BallMetric]:
     """Register a function of memberships and k as the metric of its name; `fields` are those of `BallMetric`."""
 
     def register(function: Callable[[Memberships, int], float]) -> BallMetric:
-        known = {"name": function.__name__, "value": function, "measures": _MEASURES[over], **fields}
+        known = {"name": function.__name__, "value": function, **fields}
         metric = BallMetric(meaning=meaning, over=over, **known)  # type: ignore[arg-type]
         NEIGHBOR_METRICS.append(metric)
         return metric

@@ -39,7 +39,6 @@ class Metric:
     kind: Kind  # what it is computed from: neighbor counts, two distributions, the fakes alone
     reference: str  # where it was published
     better: Literal["higher", "lower", "at null"] = "higher"
-    measures: Literal["fidelity", "diversity"] | None = None  # what it claims to measure; None for neither
     extractor: str | None = None  # the extractor on whose features it is defined
     least: int = 2  # images of each source without which it is not defined, besides k + 1
     lower: float | None = 0.0  # smallest possible value; None if there is none
