@@ -154,7 +154,7 @@ class Table:
         )
 
     def __str__(self) -> str:
-        """As text of 80 columns; if there are too many numbers, in several parts, each with the rows that have values in it."""
+        """As text of 80 columns; if there are too many numbers, in parts, of which all but the first leave out rows without values."""
         cells = [
             [
                 cut(cell, _MAX_CELL) if index in self.texts else printable(cell)
@@ -163,7 +163,7 @@ class Table:
             for row in self.rows
         ]
         parts = self._parts(cells)
-        drawn = [self._drawn(part, cells, is_whole=len(parts) == 1) for part in parts]
+        drawn = [self._drawn(part, cells, is_first=part is parts[0]) for part in parts]
         return "\n".join(["\n\n".join(drawn), *map(wrapped, self.lines)])
 
     def _parts(self, cells: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -181,7 +181,7 @@ class Table:
             left -= width
         return parts
 
-    def _drawn(self, part: Sequence[int], cells: Sequence[Sequence[str]], *, is_whole: bool) -> str:
+    def _drawn(self, part: Sequence[int], cells: Sequence[Sequence[str]], *, is_first: bool) -> str:
         """Some columns, in color if stdout is a terminal with color."""
         made = RichTable(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
@@ -193,7 +193,7 @@ class Table:
             no_wrap = not is_text and cell_len(head) <= _MAX_FIRST  # a longer one is a name
             made.add_column(lines, justify=justify, overflow="fold", no_wrap=no_wrap)
         for number_of_row, row in enumerate(cells):
-            if is_whole or any(row[index] != "-" for index in part[1:]):
+            if is_first or any(row[index] != "-" for index in part[1:]):
                 made.add_row(*(row[index] for index in part), end_section=number_of_row in self.sections)
         terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         buffer = io.StringIO()

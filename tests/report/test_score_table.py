@@ -100,6 +100,19 @@ def test_numbers_are_whole_and_names_are_shortened():
     assert "\\x1b[31m" in lines[-1]
 
 
+def test_numbers_that_do_not_fit_are_in_a_second_part_with_the_rows_that_have_some():
+    heads = ["name", *(f"number {index}" for index in range(9))]
+    rows = [["all", *["0.5"] * 9], ["first", *["0.5"] * 5, *["-"] * 4], ["none", *["-"] * 9]]
+    parts = [part.splitlines() for part in str(Table("", heads, rows)).split("\n\n")]
+    assert [name for lines in parts for name in lines[0].split()[2::2]] == list("012345678")
+    assert [[line.split()[0] for line in lines[2:]] for lines in parts] == [["all", "first", "none"], ["all"]]
+
+
+def test_columns_without_values_are_left_out():
+    found = Table.of("", [{"name": "a", "x": "-", "y": "-"}, {"name": "b", "x": "-", "y": "1"}])
+    assert (found.heads, found.rows) == (["name", "y"], [["a", "-"], ["b", "1"]])
+
+
 def test_tables_are_text_in_a_notebook(monkeypatch):
     class ZMQInteractiveShell: ...  # what Jupyter runs, by whose name rich knows it
 
