@@ -160,7 +160,7 @@ def test_foreign_scripts_are_blocked(opened):
 @pytest.fixture(scope="module")
 def compared(browser, tmp_path_factory):
     """The page of three results and six metrics, some better, some worse, some not distinguishable, with images."""
-    names = ["precision", "recall", "density", "coverage", "clipped_density", "f8"]
+    names = ["precision", "recall", "density", "coverage", "clipped_density", "clipped_coverage"]
     labels = [*HOSTILE[:2], HOSTILE[-1]]
     levels = [(0.5, 0.5), (0.4, 0.5), (0.6, 0.6)]
     results = {
