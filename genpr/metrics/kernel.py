@@ -8,9 +8,9 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -33,9 +33,6 @@ _CMMD_SCALE = 1000.0
 _Rows: TypeAlias = "Blocks | list[Tensor]"
 _Kernel = Callable[[Tensor], Tensor]
 """Elementwise, of dot products that it may overwrite: a tile is large, and a new one costs as much as the sums."""
-
-_Show = Callable[[int, int, Tensor], None]
-"""Called with a first row, a first column, and the tile of a kernel matrix that begins there, which it may overwrite."""
 
 
 class KernelDistance(NamedTuple):
@@ -100,9 +97,9 @@ def kernel_influence(
     device: str | torch.device = "auto",
 ) -> tuple[KernelDistance, Influence]:
     """`kernel_distance` with the influence of each image on the mean over these subsets."""
-    sums: list[_SubsetMarginals] = []
-    found = _kernel_distance(real, fake, (subsets, subset_size, seed), device, sums)
-    return found, _influence_over_subsets(found.mean, sums, (len(real), len(fake)))
+    seen: list[_Marginals] = []
+    found = _kernel_distance(real, fake, (subsets, subset_size, seed), device, seen)
+    return found, _influence_over_subsets(found.mean, seen, (len(real), len(fake)))
 
 
 def _kernel_distance(
@@ -110,8 +107,9 @@ def _kernel_distance(
     fake: Features,
     drawing: tuple[int, int, int],
     device: str | torch.device,
-    marginals: list[_SubsetMarginals] | None,
+    seen: list[_Marginals] | None,
 ) -> KernelDistance:
+    """The distance; the marginals of each pair of subsets are added to `seen`."""
     subsets, subset_size, seed = drawing
     count = check_count(subsets, "subsets", minimum=1)
     size = check_count(subset_size, "subset_size", minimum=2)
@@ -121,15 +119,22 @@ def _kernel_distance(
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
-    part = min(count, _SUMMED_AT_ONCE)
-    if _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=part):
-        parts = iter(lambda: list(islice(drawn, part)), [])
-        sums = torch.cat(
-            [_sums_at_once(sides, torch.stack(some, dim=1), kernel, marginals) for some in parts]
-        )
-    else:
-        sums = _sums_by_subset(sides, drawn, kernel, marginals)
-    among_reals, among_fakes, diagonals, across = sums.cpu().unbind(dim=1)
+    sums, at_once = list[Tensor](), min(count, _SUMMED_AT_ONCE)
+    is_at_once = _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=at_once)
+    while some := list(islice(drawn, at_once if is_at_once else 1)):
+        rows = torch.stack(some, dim=1)
+        if is_at_once:
+            pairs = _PairSums([side.kept() for side in sides], kernel, rows, has_rows=seen is not None)
+        else:
+            chosen = [
+                replace(side, rows=own[0].to(side.features.device))
+                for side, own in zip(sides, rows, strict=True)
+            ]
+            pairs = _PairSums([side.kept() for side in chosen], kernel, has_rows=seen is not None)
+        sums.append(pairs.sums())
+        if seen is not None:
+            seen += pairs.marginals(rows)
+    among_reals, among_fakes, diagonals, across = torch.cat(sums).cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
     return KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
@@ -143,7 +148,7 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     if the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
     m) array is made. Returns at least 0.
     """
-    return _cmmd(real, fake, device, has_marginals=False)[0]
+    return _cmmd(real, fake, device, has_rows=False)[0]
 
 
 @entry_point
@@ -151,8 +156,8 @@ def cmmd_influence(
     real: Features, fake: Features, *, device: str | torch.device = "auto"
 ) -> tuple[float, Influence]:
     """`cmmd` with the influence of each image."""
-    value, seen = _cmmd(real, fake, device, has_marginals=True)
-    assert seen is not None
+    value, pairs = _cmmd(real, fake, device, has_rows=True)
+    (seen,) = pairs.marginals()
     n, m = len(seen.real), len(seen.fake)
     reals = 2 * (seen.real / n - seen.across_real / m)
     fakes = 2 * (seen.fake / m - seen.across_fake / n)
@@ -168,67 +173,146 @@ def cmmd_influence(
 
 
 def _cmmd(
-    real: Features, fake: Features, device: str | torch.device, *, has_marginals: bool
-) -> tuple[float, _Marginals | None]:
+    real: Features, fake: Features, device: str | torch.device, *, has_rows: bool
+) -> tuple[float, _PairSums]:
     real, fake, where = _checked_pair(real, fake, device)
     check_no_zero_rows(real, "real")
     check_no_zero_rows(fake, "fake")
     n, m = len(real), len(fake)
-    seen = _Marginals.zeros(n, m, where) if has_marginals else None
-    reals = Blocks(real, where, is_tile=True, is_unit=True).kept()
-    fakes = Blocks(fake, where, is_tile=True, is_unit=True).kept()
-    among_reals, among_fakes, across = map(float, _three_sums(reals, fakes, _gaussian_less_one, seen))
+    sides = [Blocks(side, where, is_tile=True, is_unit=True).kept() for side in (real, fake)]
+    pairs = _PairSums(sides, _gaussian_less_one, has_rows=has_rows)
+    among_reals, among_fakes, across = pairs.totals[:, 0].tolist()
     value = among_reals / n**2 + among_fakes / m**2 - 2 * (across / (n * m))
-    return max(0.0, _CMMD_SCALE * value), seen
+    return max(0.0, _CMMD_SCALE * value), pairs
 
 
-@dataclass(slots=True, eq=False)
-class _Marginals:
-    """Row and column sums of the three kernel matrices and sums of their squares, without the diagonals; sums of the diagonals.
+_SIDES = (0, 0), (1, 1), (0, 1)  # of pairs of reals, pairs of fakes, and pairs of a real and a fake
 
-    For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j. A constant is subtracted
-    from each matrix before it is squared. Centering removes it, and without it the squares of an uncentered kernel, which may be
-    10^6 times as large, would leave no digits.
+
+class _PairSums:
+    """Sums over pairs of reals, pairs of fakes, and pairs of a real and a fake: of all rows, or of each of many subsets.
+
+    Tiles of the three kernel matrices (0, 1, 2) are computed once for all subsets.
     """
 
+    def __init__(
+        self, sides: Sequence[_Rows], kernel: _Kernel, drawn: Tensor | None = None, *, has_rows: bool
+    ) -> None:
+        """Add up the pairs of the rows `drawn` (2, count, size), or of all; `has_rows` for `marginals`."""
+        self._diagonals = [torch.cat([kernel(block.square().sum(dim=1)) for block in side]) for side in sides]
+        zeros = partial(torch.zeros, dtype=torch.float64, device=self._diagonals[0].device)
+        sizes, count = [len(diagonal) for diagonal in self._diagonals], 1 if drawn is None else drawn.shape[1]
+        # (rows, count): 1 where a row is in a subset.
+        self._members = None
+        if drawn is not None:
+            self._members = [
+                zeros(count, n).scatter_(1, rows, 1.0).T.contiguous()
+                for n, rows in zip(sizes, drawn, strict=True)
+            ]
+        self.totals, self._squares = zeros(3, count), zeros(3, count)  # the latter less `_constants`
+        self._constants = dict[int, Tensor]()
+        self._rows = list[tuple[Tensor, Tensor]]()
+        if has_rows:
+            # (rows, count): sums of each row over the subset of its own side, and over that of the other side.
+            within, across = ([zeros(n, count) for n in sizes] for _ in range(2))
+            self._rows = [(within[0], within[0]), (within[1], within[1]), (across[0], across[1])]
+        for which, (a, b) in enumerate(_SIDES):
+            for i, j, tile in _tiles(sides[a], sides[b], kernel):
+                self._add(which, slice(i, i + tile.shape[0]), slice(j, j + tile.shape[1]), tile)
+
+    def _add(self, which: int, rows: slice, columns: slice, tile: Tensor) -> None:
+        """Add a tile, which stands for its transpose, too, if it is off the diagonal of one set; it is overwritten."""
+        a, b = _SIDES[which]
+        left, right = (
+            (None, None) if self._members is None else (self._members[a][rows], self._members[b][columns])
+        )
+        is_mirrored = a == b and rows.start != columns.start
+        of_rows = _weighted_sums(tile, right)
+        self.totals[which] += (1 + is_mirrored) * _weighted_total(of_rows, left)
+        if not self._rows:
+            return
+        to_rows, to_columns = self._rows[which]
+        to_rows[rows] += of_rows
+        if a != b or is_mirrored:
+            to_columns[columns] += _weighted_sums(tile.T, left)
+        # Centering removes any constant. Without this one, an entry off the diagonal, the squares of an uncentered kernel, which
+        # may be 10^6 times as large, would leave no digits.
+        constant = self._constants.setdefault(which, tile[0, -1].clone())
+        squares = _weighted_sums(tile.sub_(constant).square_(), right)
+        self._squares[which] += (1 + is_mirrored) * _weighted_total(squares, left)
+
+    def sums(self) -> Tensor:
+        """Sums (count, 4) over pairs of reals, pairs of fakes, each row with itself, and pairs of a real and a fake."""
+        if self._members is None:
+            of_reals, of_fakes = (diagonal.sum()[None] for diagonal in self._diagonals)
+        else:
+            of_reals, of_fakes = (
+                diagonal @ members for diagonal, members in zip(self._diagonals, self._members, strict=True)
+            )
+        return torch.stack([*self.totals[:2], of_reals + of_fakes, self.totals[2]], dim=1)
+
+    def marginals(self, drawn: Tensor | None = None) -> Iterator[_Marginals]:
+        """Those of each subset, whose rows are `drawn` (2, count, size) of the whole sets, or of all rows."""
+        for at in range(self.totals.shape[1]):
+            rows = None if drawn is None else (drawn[0, at], drawn[1, at])
+            of_sums: tuple[Tensor | slice, Tensor | slice] = slice(None), slice(None)
+            if rows is not None and self._members is not None:
+                of_sums = rows
+            own = [diagonal[each] for diagonal, each in zip(self._diagonals, of_sums, strict=True)]
+            squares = self._squares[:, at].clone()
+            for which, each in enumerate(own):
+                squares[which] -= (each - self._constants[which]).square().sum()
+            across_real, across_fake = (to[each, at] for to, each in zip(self._rows[2], of_sums, strict=True))
+            yield _Marginals(
+                rows=rows,
+                real=self._rows[0][0][of_sums[0], at] - own[0],
+                fake=self._rows[1][0][of_sums[1], at] - own[1],
+                across_real=across_real,
+                across_fake=across_fake,
+                diagonals=torch.stack([each.sum() for each in own]),
+                squares=squares,
+                constants=self._constants,
+            )
+
+
+def _tiles(left: _Rows, right: _Rows, kernel: _Kernel) -> Iterator[tuple[int, int, Tensor]]:
+    """First row, first column, and tile of a kernel matrix; of one set with itself, those on and above the diagonal."""
+    i, itself = 0, left is right
+    for at, x in enumerate(left):
+        j = i if itself else 0
+        for other in range(at if itself else 0, len(right)):
+            y = x if itself and other == at else right[other]
+            yield i, j, kernel(x @ y.T)
+            j += len(y)
+        i += len(x)
+
+
+def _weighted_sums(tile: Tensor, members: Tensor | None) -> Tensor:
+    """Sums (r, count) of a tile (r, c) over the columns of each subset (c, count), or over all."""
+    # Row by row: threads share rows, so that their number does not change the order.
+    return tile.sum(dim=1, keepdim=True) if members is None else tile @ members
+
+
+def _weighted_total(sums: Tensor, members: Tensor | None) -> Tensor:
+    """Totals (count,) of `sums` (r, count) over the rows of each subset (r, count), or over all."""
+    return (sums if members is None else sums * members).sum(dim=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Marginals:
+    """Row and column sums of the three kernel matrices of a pair of sets, and sums of squares, without the diagonals.
+
+    For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
+    """
+
+    rows: tuple[Tensor, Tensor] | None  # which rows of the whole sets these are; None for all
     real: Tensor  # (n,) sums over the other reals
     fake: Tensor  # (m,) sums over the other fakes
     across_real: Tensor  # (n,) sums over the fakes
     across_fake: Tensor  # (m,) sums over the reals
     diagonals: Tensor  # (2,) of reals and of fakes
     squares: Tensor  # (3,) among reals, among fakes, and across, less `constants`
-    constants: dict[int, Tensor]  # of the same three, by number
-
-    @classmethod
-    def zeros(cls, n: int, m: int, device: torch.device) -> _Marginals:
-        """Before the first tile."""
-        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
-        return cls(zeros(n), zeros(m), zeros(n), zeros(m), zeros(2), zeros(3), {})
-
-    def add_reals(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of reals from `i` and reals from `j`, which stands for (b, a) too; it is overwritten."""
-        self._add_own(0, self.real, i, j, tile)
-
-    def add_fakes(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of fakes from `i` and fakes from `j`, which stands for (b, a) too; it is overwritten."""
-        self._add_own(1, self.fake, i, j, tile)
-
-    def add_across(self, i: int, j: int, tile: Tensor) -> None:
-        """The tile (a, b) of reals from `i` and fakes from `j`; it is overwritten."""
-        self.across_real[i : i + len(tile)] += tile.sum(dim=1)
-        self.across_fake[j : j + tile.shape[1]] += tile.sum(dim=0)
-        self.squares[2] += _square_sum(_less_constant(tile, self.constants, 2))
-
-    def _add_own(self, which: int, sums: Tensor, i: int, j: int, tile: Tensor) -> None:
-        sums[i : i + len(tile)] += tile.sum(dim=1)
-        if i == j:
-            own = tile.diagonal()
-            sums[i : i + len(tile)] -= own
-            self.diagonals[which] += own.sum()
-        else:
-            sums[j : j + tile.shape[1]] += tile.sum(dim=0)
-        total = _square_sum(_less_constant(tile, self.constants, which))
-        self.squares[which] += total - tile.diagonal().square().sum() if i == j else 2 * total
+    constants: Mapping[int, Tensor]  # of the same three, by number
 
     def second_order(self) -> tuple[float, float, float]:
         """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
@@ -251,20 +335,10 @@ class _Marginals:
         return among_reals, among_fakes, across
 
 
-class _SubsetMarginals(NamedTuple):
-    """A pair of subsets: its rows, and sums over its tiles."""
-
-    real_rows: Tensor
-    fake_rows: Tensor
-    seen: _Marginals
-
-
-def _influence_over_subsets(
-    value: float, subsets: list[_SubsetMarginals], sizes: tuple[int, int]
-) -> Influence:
+def _influence_over_subsets(value: float, subsets: Sequence[_Marginals], sizes: tuple[int, int]) -> Influence:
     """Influence on the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
-    (n, m), count, size = sizes, len(subsets), len(subsets[0].real_rows)
-    device = subsets[0].seen.real.device
+    (n, m), count, size = sizes, len(subsets), len(subsets[0].real)
+    device = subsets[0].real.device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
     own = torch.zeros(3, dtype=torch.float64)
     with_itself = torch.zeros((), dtype=torch.float64, device=device)
@@ -275,8 +349,9 @@ def _influence_over_subsets(
     factors = [
         ((1 / size**2 - 1 / rows**2) / count + 1 / rows**2 + across_sets) / sum(first) for rows in sizes
     ]
-    for real_rows, fake_rows, seen in subsets:
-        sides = (real_rows, seen.real, seen.across_real), (fake_rows, seen.fake, seen.across_fake)
+    for seen in subsets:
+        assert seen.rows is not None
+        sides = zip(seen.rows, (seen.real, seen.fake), (seen.across_real, seen.across_fake), strict=True)
         for phi, (rows, within, across) in zip(phis, sides, strict=True):
             # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
             moves = 2 * (within / max(size - 2, 1) - across / size)
@@ -303,120 +378,6 @@ def _is_cheaper_at_once(n: int, m: int, d: int, *, size: int, count: int) -> boo
     return pairs * (d + _ELEMENTWISE + 3 * count) < count * size * (2 * size + 1) * (d + _ELEMENTWISE)
 
 
-def _sums_by_subset(
-    sides: tuple[Blocks, Blocks],
-    drawn: Iterator[Tensor],
-    kernel: _Kernel,
-    marginals: list[_SubsetMarginals] | None,
-) -> Tensor:
-    """`_subset_sums` (count, 4) of the subsets (2, size) of reals and fakes, from one subset after the other."""
-    sums = []
-    for subset in drawn:
-        reals, fakes = (
-            replace(side, rows=rows.to(side.features.device)).kept()
-            for side, rows in zip(sides, subset, strict=True)
-        )
-        seen = None if marginals is None else _Marginals.zeros(len(subset[0]), len(subset[1]), subset.device)
-        sums.append(_subset_sums(reals, fakes, kernel, seen))
-        if marginals is not None and seen is not None:
-            marginals.append(_SubsetMarginals(subset[0], subset[1], seen))
-    return torch.stack(sums)
-
-
-def _sums_at_once(
-    sides: tuple[Blocks, Blocks], drawn: Tensor, kernel: _Kernel, marginals: list[_SubsetMarginals] | None
-) -> Tensor:
-    """`_subset_sums` (count, 4) of the subsets (2, count, size), from the kernel of each pair of rows once."""
-    reals, fakes = (side.kept() for side in sides)
-    diagonals = [torch.cat([kernel(block.square().sum(dim=1)) for block in side]) for side in (reals, fakes)]
-    seen = _SumsBySubset(drawn, diagonals, has_rows=marginals is not None)
-    _own_pair_sum(reals, kernel, partial(seen.add, 0))
-    _own_pair_sum(fakes, kernel, partial(seen.add, 1))
-    _pair_sum(reals, fakes, kernel, partial(seen.add, 2))
-    if marginals is not None:
-        marginals.extend(seen.marginals())
-    return seen.sums()
-
-
-class _SumsBySubset:
-    """Sums over the pairs within each of many subsets, from tiles of the kernel matrices of all rows."""
-
-    def __init__(self, drawn: Tensor, diagonals: list[Tensor], *, has_rows: bool) -> None:
-        self._drawn, self._diagonals = drawn, diagonals
-        zeros = partial(torch.zeros, dtype=torch.float64, device=drawn.device)
-        count = drawn.shape[1]
-        # (rows, count): 1 where a row is in a subset.
-        self._members = [
-            zeros(count, len(diagonal)).scatter_(1, rows, 1.0).T.contiguous()
-            for diagonal, rows in zip(diagonals, drawn, strict=True)
-        ]
-        self._totals, self._squares = zeros(3, count), zeros(3, count)
-        self._constants = dict[int, Tensor]()
-        self._rows: list[tuple[Tensor, Tensor]] = []
-        if has_rows:
-            # (rows, count): sums of each row over the subset of its own side, and over that of the other side.
-            within, across = ([torch.zeros_like(side) for side in self._members] for _ in range(2))
-            self._rows = [(within[0], within[0]), (within[1], within[1]), (across[0], across[1])]
-
-    def add(self, which: int, i: int, j: int, tile: Tensor) -> None:
-        """A tile of the kernel of reals (0), of fakes (1), or of reals and fakes (2), as for `_Marginals`; it is overwritten."""
-        sides = (0, 0), (1, 1), (0, 1)
-        at_left, at_right = slice(i, i + tile.shape[0]), slice(j, j + tile.shape[1])
-        left = self._members[sides[which][0]][at_left]
-        right = self._members[sides[which][1]][at_right]
-        times = 2 if which < 2 and i != j else 1
-        of_left = tile @ right
-        self._totals[which] += times * (of_left * left).sum(dim=0)
-        if not self._rows:
-            return
-        to_left, to_right = self._rows[which]
-        to_left[at_left] += of_left
-        if which == 2 or i != j:
-            to_right[at_right] += tile.T @ left
-        squares = _less_constant(tile, self._constants, which).square_()
-        self._squares[which] += times * ((squares @ right) * left).sum(dim=0)
-
-    def sums(self) -> Tensor:
-        """As `_subset_sums`, for each subset: (count, 4)."""
-        diagonals = [
-            diagonal @ members for diagonal, members in zip(self._diagonals, self._members, strict=True)
-        ]
-        return torch.stack([*self._totals[:2], diagonals[0] + diagonals[1], self._totals[2]], dim=1)
-
-    def marginals(self) -> Iterator[_SubsetMarginals]:
-        """The sums of one subset after the other."""
-        for at, (real_rows, fake_rows) in enumerate(self._drawn.unbind(dim=1)):
-            own = [
-                diagonal[rows] for diagonal, rows in zip(self._diagonals, (real_rows, fake_rows), strict=True)
-            ]
-            squares = self._squares[:, at].clone()
-            for which, each in enumerate(own):
-                squares[which] -= (each - self._constants[which]).square().sum()
-            seen = _Marginals(
-                real=self._rows[0][0][real_rows, at] - own[0],
-                fake=self._rows[1][0][fake_rows, at] - own[1],
-                across_real=self._rows[2][0][real_rows, at],
-                across_fake=self._rows[2][1][fake_rows, at],
-                diagonals=torch.stack([each.sum() for each in own]),
-                squares=squares,
-                constants=self._constants,
-            )
-            yield _SubsetMarginals(real_rows, fake_rows, seen)
-
-
-def _less_constant(tile: Tensor, constants: dict[int, Tensor], which: int) -> Tensor:
-    """The tile less the constant of its matrix, in place: an entry of the first tile, off the diagonal if there is one."""
-    if which not in constants:
-        constants[which] = tile[0, -1].clone()
-    return tile.sub_(constants[which])
-
-
-def _square_sum(tile: Tensor) -> Tensor:
-    """The sum of squares, row by row as in `_total`."""
-    norms: Tensor = torch.linalg.vector_norm(tile, dim=1)
-    return norms.square().sum()
-
-
 def _checked_pair(
     real: Features, fake: Features, device: str | torch.device
 ) -> tuple[Tensor, Tensor, torch.device]:
@@ -433,60 +394,6 @@ def _drawn_rows(
     for start in range(0, count, step):
         drawn = [[rng.choice(n, size, replace=False) for n in sizes] for _ in range(min(step, count - start))]
         yield from torch.from_numpy(np.array(drawn)).to(device)
-
-
-def _subset_sums(reals: _Rows, fakes: _Rows, kernel: _Kernel, seen: _Marginals | None) -> Tensor:
-    """Sums (4,) over pairs of reals, pairs of fakes, each row with itself, and pairs of a real and a fake."""
-    diagonals = (kernel(block.square().sum(dim=1)).sum() for side in (reals, fakes) for block in side)
-    among_reals, among_fakes, across = _three_sums(reals, fakes, kernel, seen)
-    return torch.stack([among_reals, among_fakes, reduce(torch.add, diagonals), across])
-
-
-def _three_sums(
-    reals: _Rows, fakes: _Rows, kernel: _Kernel, seen: _Marginals | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over pairs of reals, pairs of fakes, and pairs of a real and a fake."""
-    return (
-        _own_pair_sum(reals, kernel, seen.add_reals if seen else None),
-        _own_pair_sum(fakes, kernel, seen.add_fakes if seen else None),
-        _pair_sum(reals, fakes, kernel, seen.add_across if seen else None),
-    )
-
-
-def _pair_sum(left: _Rows, right: _Rows, kernel: _Kernel, show: _Show | None) -> Tensor:
-    """Sum over all pairs of rows of a kernel that is a function of their dot product, a tile at a time."""
-    sums, i = list[Tensor](), 0
-    for x in left:
-        j = 0
-        for y in right:
-            tile = kernel(x @ y.T)
-            sums.append(_total(tile))
-            if show is not None:
-                show(i, j, tile)
-            j += len(y)
-        i += len(x)
-    return reduce(torch.add, sums)
-
-
-def _own_pair_sum(rows: _Rows, kernel: _Kernel, show: _Show | None) -> Tensor:
-    """`_pair_sum` of a set with itself, from the tiles on and above the diagonal."""
-    total, start = torch.zeros((), dtype=torch.float64), 0
-    for i, x in enumerate(rows):
-        at = start
-        for j in range(i, len(rows)):
-            y = x if i == j else rows[j]
-            tile = kernel(x @ y.T)
-            total = total + (_total(tile) if i == j else 2 * _total(tile))
-            if show is not None:
-                show(start, at, tile)
-            at += len(y)
-        start += len(x)
-    return total
-
-
-def _total(tile: Tensor) -> Tensor:
-    """The sum of a tile, row by row: threads share rows, so that their number does not change the order."""
-    return tile.sum(dim=1).sum()
 
 
 def _cubic(dots: Tensor, *, d: int) -> Tensor:
