@@ -18,7 +18,7 @@ from torch import Tensor
 from genpr.metrics.null import covered_share
 from genpr.metrics.real_manifold import ENGINE, Memberships
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
@@ -107,7 +107,7 @@ def _distinct(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.
     return (of, kept) if len(kept) > most else (np.arange(len(rows)), np.arange(len(rows)))
 
 
-def _balls() -> tuple[list[Ball], list[Ball]]:
+def _balls() -> tuple[list[BallKind], list[BallKind]]:
     kinds = [needed_balls(dict.fromkeys(MEASURED, k)) for k in KS]
     real, fake = ({ball for pair in kinds for ball in pair[side]} for side in (0, 1))
     return sorted(real), sorted(fake)
@@ -122,12 +122,12 @@ def _readings(
     within, between, among = (_sq_distances(*sets) for sets in ((real, real), (real, fake), (fake, fake)))
     real_balls, fake_balls = _balls()
     of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
-    own = _sq_radii(within, map(Ball, KS))
+    own = _sq_radii(within, map(BallKind, KS))
     shares = {ball: covered_share(_inside(within, sq, dim=0) - 1) for ball, sq in own.items()}
     if len(fake) < len(real):
         points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
         find = partial(covered_share_of_parts, points, NeighborLists.none(points.features), len(fake))
-        shares = {Ball(k): find(k, ties="closed", engine=ENGINE) for k in KS}
+        shares = {BallKind(k): find(k, ties="closed", engine=ENGINE) for k in KS}
     counts = Memberships(
         n_real=len(real),
         n_fake=len(fake),
@@ -159,7 +159,7 @@ def _sq_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> Tensor:
     return sq.where(sq > _EQUAL * lengths, 0)
 
 
-def _sq_radii(within: Tensor, balls: Iterable[Ball]) -> dict[Ball, Tensor]:
+def _sq_radii(within: Tensor, balls: Iterable[BallKind]) -> dict[BallKind, Tensor]:
     """Squared radii (n,) of the balls of a set, from its squared distances (n, n)."""
     kinds = list(balls)
     nearest = within.topk(
@@ -177,7 +177,7 @@ def _expanded(counts: Memberships, of_reals: NDArray[np.int64], of_fakes: NDArra
     """Each row gets the counts of the one that was kept of its group, so that shares are of all rows."""
     real, fake = torch.from_numpy(of_reals), torch.from_numpy(of_fakes)
 
-    def of(table: Mapping[Ball, Tensor], rows: Tensor) -> dict[Ball, Tensor]:
+    def of(table: Mapping[BallKind, Tensor], rows: Tensor) -> dict[BallKind, Tensor]:
         return {ball: each[rows] for ball, each in table.items()}
 
     return replace(

@@ -20,7 +20,7 @@ from torch import Tensor
 from genpr.metrics.classification_accuracy import ClassTotals, KNNClassifier, LinearProbe
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.index import Frame
+from genpr.neighbors.index import Projection
 
 _K, _HALVES, _REFITS, _D = 5, 100, 10, 6
 _CASES = {
@@ -87,8 +87,10 @@ def _report(
 def _of_votes(
     tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
 ) -> tuple[ClassTotals, dict[str, ClassTotals]]:
-    frame = Frame.around(trained[0])
-    voters = KNNClassifier.from_points(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
+    projection = Projection.around(trained[0])
+    voters = KNNClassifier.from_points(
+        projection.place(tested[0]), projection.place(trained[0]), trained[1], _K
+    )
     totals = ClassTotals.from_labels(tested[1], voters.predict(_K), n_classes)
     kinds = {"of all": False, "by class": True} if halves else {}
     return totals, {
@@ -156,7 +158,7 @@ def _members(labels: Tensor, stream: int, *, by_class: bool) -> Tensor:
         rows = torch.arange(len(labels)) if group is None else (labels == group).nonzero()[:, 0]
         number = stream if group is None else 2 * (int(group) + 1) + stream
         halves = Halves.drawn(len(rows), seed=0, stream=number, count=_HALVES, device=labels.device)
-        inside[:, rows] = unpacked(halves.member).T[:_HALVES]
+        inside[:, rows] = unpacked(halves.masks).T[:_HALVES]
     return inside
 
 

@@ -21,15 +21,15 @@ from genpr.metrics.metric import (
     PairwiseMetric,
 )
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
+    from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
-    from genpr.neighbors.search import Advance
 
 _MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
 
@@ -60,12 +60,12 @@ def _share(counts: Tensor, at_least: int = 1) -> float:
     return int((counts >= at_least).sum()) / len(counts)
 
 
-def _clipped_ball(k: int) -> Ball:
-    return Ball(k, clipped=True)
+def _clipped_ball(k: int) -> BallKind:
+    return BallKind(k, clipped=True)
 
 
-def _nearest_ball(_k: int) -> Ball:
-    return Ball(1)
+def _nearest_ball(_k: int) -> BallKind:
+    return BallKind(1)
 
 
 # Nulls --------------------------------------------------------------------------------------------------------
@@ -75,13 +75,13 @@ def _precision_null(counts: Memberships, k: int) -> float | None:
     """Share of reals in the ball of another real: a perfect fake is one more draw, up to an error of 1 / n."""
     from genpr.metrics.null import covered_share
 
-    degrees = counts.real_in_degrees.get(Ball(k))
+    degrees = counts.real_in_degrees.get(BallKind(k))
     return None if degrees is None else covered_share(degrees.cpu().numpy())
 
 
 def _recall_null(counts: Memberships, k: int) -> float | None:
     """The same share among as many reals as there are fakes, on average over parts of the reals."""
-    return counts.leave_one_out.get(Ball(k))
+    return counts.leave_one_out.get(BallKind(k))
 
 
 def _balls_hit(balls: Literal["real", "fake"]) -> Null:
@@ -114,7 +114,7 @@ def _smaller_null(*nulls: Null) -> Null:
 
 
 def _count(
-    balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other"
+    balls: str, ball: BallKind, count: str, ties: Ties, most: int = 1, rows: str = "other"
 ) -> CountRequest:
     from genpr.neighbors.resample import CountRequest
 
@@ -128,7 +128,7 @@ def _mean_in_halves(
     """Share of `balls` with a row ("owners") or of other rows in balls ("others"); or pairs per row over k."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (_count(balls, Ball(k), count, ties),)
+        return (_count(balls, BallKind(k), count, ties),)
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
         over_reals = (balls == "real") == (count == "owners")
@@ -156,7 +156,7 @@ def _over_leave_one_out(metric: HalfSampling) -> HalfSampling:
     """A share, divided by the share of reals of the same half in the ball of another of them."""
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (*metric.requests(k, ties), _count("real", Ball(k), "others", "closed", rows="own"))
+        return (*metric.requests(k, ties), _count("real", BallKind(k), "others", "closed", rows="own"))
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
         null = counts[-1][0].double() / sizes.real
@@ -166,7 +166,7 @@ def _over_leave_one_out(metric: HalfSampling) -> HalfSampling:
 
 
 def _clipped_density_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-    ball = Ball(k, clipped=True)
+    ball = BallKind(k, clipped=True)
     # With the row itself left out, open balls that ended at it contain it, as closed balls do.
     return _count("real", ball, "others", ties, k), _count("real", ball, "others", "closed", k, "own")
 
@@ -202,14 +202,14 @@ _COMPLEMENT_PRECISION_HALVES = _mean_in_halves("fake", "owners")
     is_per_image=True,
     k=3,
     over="fake",
-    real_ball=Ball,
+    real_ball=BallKind,
     null=_precision_null,
     null_source="leave-one-out",
     halves=_PRECISION_HALVES,
 )
 def precision(counts: Memberships, k: int) -> float:
     """Fraction of fakes that lie in at least one real ball."""
-    return _share(counts.real_balls_per_fake[Ball(k)])
+    return _share(counts.real_balls_per_fake[BallKind(k)])
 
 
 @ball_metric(
@@ -218,15 +218,15 @@ def precision(counts: Memberships, k: int) -> float:
     is_default=True,
     k=3,
     over="real",
-    fake_ball=Ball,
+    fake_ball=BallKind,
     null=_recall_null,
     null_source="leave-one-out",
-    null_ball=Ball,
+    null_ball=BallKind,
     halves=_RECALL_HALVES,
 )
 def recall(counts: Memberships, k: int) -> float:
     """Fraction of reals that lie in at least one fake ball."""
-    return _share(counts.fake_balls_per_real[Ball(k)])
+    return _share(counts.fake_balls_per_real[BallKind(k)])
 
 
 def _over_null(value: float, null: float | None) -> float:
@@ -239,7 +239,7 @@ _calibrated = partial(
     is_default=True,
     k=3,
     upper=None,
-    real_ball=Ball,
+    real_ball=BallKind,
     null_source="leave-one-out",
 )
 
@@ -258,8 +258,8 @@ def calibrated_precision(counts: Memberships, k: int) -> float:
 @_calibrated(
     "recall / that of a perfect generator (diversity)",
     over="real",
-    fake_ball=Ball,
-    null_ball=Ball,
+    fake_ball=BallKind,
+    null_ball=BallKind,
     calibrates="recall",
     halves=_over_leave_one_out(_RECALL_HALVES),
 )
@@ -278,13 +278,13 @@ NEIGHBOR_METRICS.sort(key=lambda metric: metric not in (calibrated_precision, ca
     is_per_image=True,
     over="fake",
     upper=None,
-    real_ball=Ball,
+    real_ball=BallKind,
     halves=_mean_in_halves("real", "pairs"),
     most_with_interval=2.0,  # at 4.6 and 5.1, with hubs, 89 % and 83 % covered the true value (benchmarks/bench_coverage.py)
 )
 def density(counts: Memberships, k: int) -> float:
     """Mean number of real balls that contain a fake, in units of k."""
-    return int(counts.real_balls_per_fake[Ball(k)].sum()) / (k * counts.n_fake)
+    return int(counts.real_balls_per_fake[BallKind(k)].sum()) / (k * counts.n_fake)
 
 
 @ball_metric(
@@ -293,13 +293,13 @@ def density(counts: Memberships, k: int) -> float:
     is_default=True,
     is_per_image=True,
     over="real",
-    real_ball=Ball,
+    real_ball=BallKind,
     null=_balls_hit("real"),
     halves=_COVERAGE_HALVES,
 )
 def coverage(counts: Memberships, k: int) -> float:
     """Fraction of real balls that contain at least one fake."""
-    return _share(counts.fakes_per_real_ball[Ball(k)])
+    return _share(counts.fakes_per_real_ball[BallKind(k)])
 
 
 @ball_metric(
@@ -314,7 +314,7 @@ def clipped_density(counts: Memberships, k: int) -> float:
 
     The reals are evaluated on the balls of the other reals. At most 1; 0 if no real lies in the ball of another.
     """
-    ball = Ball(k, clipped=True)
+    ball = BallKind(k, clipped=True)
     of_fakes = int(counts.real_balls_per_fake[ball].clamp(max=k).sum()) * counts.n_real
     of_reals = int(counts.real_in_degrees[ball].clamp(max=k).sum()) * counts.n_fake
     return min(1.0, of_fakes / of_reals) if of_reals else 0.0
@@ -324,14 +324,16 @@ def clipped_density(counts: Memberships, k: int) -> float:
     "share of good fakes with this coverage (diversity)",
     reference=_SALVY,
     over="real",
-    real_ball=Ball,
-    halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
+    real_ball=BallKind,
+    halves=HalfSampling(
+        lambda k, ties: (_count("real", BallKind(k), "owners", ties, k),), _unclipped_coverage
+    ),
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
     """Fraction of good fakes that would give the same mean count in the real balls, each clipped at k."""
     from genpr.metrics.null import calibrated_clipped_coverage
 
-    raw = int(counts.fakes_per_real_ball[Ball(k)].clamp(max=k).sum()) / (k * counts.n_real)
+    raw = int(counts.fakes_per_real_ball[BallKind(k)].clamp(max=k).sum()) / (k * counts.n_real)
     return float(calibrated_clipped_coverage([raw], counts.n_real, counts.n_fake, k)[0])
 
 
@@ -339,26 +341,26 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     "smaller of precision and its complement (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
-    real_ball=Ball,
-    fake_ball=Ball,
+    real_ball=BallKind,
+    fake_ball=BallKind,
     null=_smaller_null(_precision_null, _balls_hit("fake")),
     null_source="leave-one-out",
     halves=_smaller_in_halves(_PRECISION_HALVES, _COMPLEMENT_PRECISION_HALVES),
 )
 def symmetric_precision(counts: Memberships, k: int) -> float:
     """The smaller of precision and complement precision."""
-    return min(precision(counts, k), _share(counts.reals_per_fake_ball[Ball(k)]))
+    return min(precision(counts, k), _share(counts.reals_per_fake_ball[BallKind(k)]))
 
 
 @ball_metric(
     "smaller of recall and coverage (diversity)",
     reference=_KHAYATKHOEI,
     over="real",
-    real_ball=Ball,
-    fake_ball=Ball,
+    real_ball=BallKind,
+    fake_ball=BallKind,
     null=_smaller_null(_recall_null, _balls_hit("real")),
     null_source="leave-one-out",
-    null_ball=Ball,
+    null_ball=BallKind,
     halves=_smaller_in_halves(_RECALL_HALVES, _COVERAGE_HALVES),
 )
 def symmetric_recall(counts: Memberships, k: int) -> float:
@@ -370,13 +372,13 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
     "share of fakes with a nearby real (fidelity)",
     reference=_KHAYATKHOEI,
     over="fake",
-    fake_ball=Ball,
+    fake_ball=BallKind,
     null=_balls_hit("fake"),
     halves=_COMPLEMENT_PRECISION_HALVES,
 )
 def complement_precision(counts: Memberships, k: int) -> float:
     """Fraction of fake balls that contain at least one real."""
-    return _share(counts.reals_per_fake_ball[Ball(k)])
+    return _share(counts.reals_per_fake_ball[BallKind(k)])
 
 
 # Witnessed diversity ------------------------------------------------------------------------------------------
@@ -398,7 +400,7 @@ def _witnessed_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     return (
         _count("fake", clipped, "others", ties, _WITNESSES),
         _count("fake", clipped, "others", "closed", _WITNESSES, "own"),
-        _count("real", Ball(k), "owners", ties, _COVERING),
+        _count("real", BallKind(k), "owners", ties, _COVERING),
     )
 
 
@@ -416,7 +418,7 @@ def _unclipped_witnessed(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     over="real",
     k=20,
     k_is_fixed=True,
-    real_ball=Ball,
+    real_ball=BallKind,
     fake_ball=_clipped_ball,
     null_source="leave-one-out",
     halves=HalfSampling(_witnessed_counts, _unclipped_witnessed),
@@ -430,7 +432,7 @@ def witnessed_diversity(counts: Memberships, k: int) -> float:
     clipped = _clipped_ball(k)
     own = _share(counts.fake_in_degrees[clipped], _WITNESSES)
     support = _over_null(_share(counts.fake_balls_per_real[clipped], _WITNESSES), own)
-    covered = _share(counts.fakes_per_real_ball[Ball(k)], _COVERING)
+    covered = _share(counts.fakes_per_real_ball[BallKind(k)], _COVERING)
     coverage = _over_null(covered, _expected_coverage(counts.n_real, counts.n_fake, k))
     return math.nan if math.isnan(support + coverage) else min(1.0, support, coverage)
 
@@ -442,7 +444,7 @@ def _find_realism(real: RealManifold, fake: CountedFakes, k: int, advance: Advan
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
-    sq_radii = real.sq_radii_of(Ball(k))
+    sq_radii = real.sq_radii_of(BallKind(k))
     values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, advance=advance)
     middle = float(values.quantile(0.5))
     return MetricValue(middle, k) if middle < math.inf else None
@@ -455,7 +457,7 @@ def _find_rarity(real: RealManifold, fake: CountedFakes, k: int, _advance: Advan
 
     smallest = fake.memberships.smallest_real_ball
     assert smallest is not None
-    radii = map(square_roots, (smallest, real.sq_radii_of(Ball(k))))
+    radii = map(square_roots, (smallest, real.sq_radii_of(BallKind(k))))
     percentile = rarity_of(*radii).percentile
     mean = percentile[percentile.isfinite()].mean()
     return MetricValue(float(mean), k) if mean.isfinite() else None
@@ -467,7 +469,7 @@ def _find_authenticity(real: RealManifold, fake: CountedFakes, k: int, advance: 
     from genpr.neighbors.nearest import nearest_between
 
     index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
-    share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
+    share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(BallKind(1))).double().mean()
     assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.leave_one_out_sq_distances()).double().mean()
     return MetricValue(float(share), k, null=float(of_reals), null_source="leave-one-out")
@@ -482,7 +484,7 @@ realism = PairwiseMetric(
     is_per_image=True,
     find=_find_realism,
     pairs=operator.mul,
-    ball=Ball,
+    ball=BallKind,
 )
 rarity = PairwiseMetric(
     name="rarity",
@@ -493,7 +495,7 @@ rarity = PairwiseMetric(
     upper=None,
     is_per_image=True,
     find=_find_rarity,
-    ball=Ball,
+    ball=BallKind,
     smallest=True,
 )
 authenticity = PairwiseMetric(
@@ -532,14 +534,14 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     null=_nn_accuracy_null,
     halves=HalfSampling(
         lambda _k, ties: (
-            _count("real", Ball(1), "owners", ties),
-            _count("fake", Ball(1), "owners", ties),
+            _count("real", BallKind(1), "owners", ties),
+            _count("fake", BallKind(1), "owners", ties),
         ),
         _nn_accuracy_halves,
     ),
 )
 def nn_accuracy(counts: Memberships, _k: int) -> float:
     """Fraction of all images whose nearest other image is in the same set; ties are decided as for all balls."""
-    nearest = Ball(1)
+    nearest = BallKind(1)
     tables = (counts.fakes_per_real_ball[nearest], counts.reals_per_fake_ball[nearest])
     return sum(int((table == 0).sum()) for table in tables) / (counts.n_real + counts.n_fake)

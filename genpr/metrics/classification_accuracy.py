@@ -276,7 +276,7 @@ class KNNReference:
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
-        points = self._points.in_same_frame(self._points.features[chosen])
+        points = self._points.in_same_projection(self._points.features[chosen])
         own_index = torch.full_like(every, UNKNOWN)
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.from_points(
@@ -287,7 +287,7 @@ class KNNReference:
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify fakes by the reals, and reals by the fakes and their labels."""
-        fakes = self._points.in_same_frame(features)
+        fakes = self._points.in_same_projection(features)
         by_reals = KNNClassifier.from_points(fakes, self._points, self._labels, self._k)
         by_fakes = KNNClassifier.from_points(self._points, fakes, labels, self._k)
         return partial(by_reals.predict, self._k), partial(by_fakes.predict, self._k)

@@ -18,8 +18,7 @@ from genpr.metrics.ranking import MAX_COUNT, feature_pairs, is_number
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
 from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.metrics.similarity import FeaturePairs
-from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.search import Advance, no_advance
+from genpr.neighbors.engine import Advance, no_advance, plain_arithmetic
 from genpr.validation import Features, check_count, check_rows, entry_point
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from genpr.metrics.blocks import random_rows
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
@@ -129,7 +129,7 @@ def near_duplicates(
     if count < 2:
         return None
     rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
-    queries = own.in_same_frame(own.features[rows])
+    queries = own.in_same_projection(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1, engine=engine)
     if sq_to_other is None:
         to_other = nearest_between(queries, other, 1, engine=engine)[1]
@@ -220,7 +220,7 @@ class ManifoldDiagnostics:
         )
 
 
-def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
+def _largest_plain(balls: Iterable[BallKind]) -> BallKind | None:
     """The largest ball that is not clipped."""
     return max(filterfalse(attrgetter("clipped"), balls), default=None)
 

@@ -27,7 +27,7 @@ from genpr.metrics.f_beta import f_beta
 from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.balls import BallKind, Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import IndexedPoints
@@ -77,7 +77,7 @@ class KNNManifold:
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
         return cls(
-            RealManifold.from_checked(checked.to(choose_device(features, device)), (Ball(k),), ties=ties)
+            RealManifold.from_checked(checked.to(choose_device(features, device)), (BallKind(k),), ties=ties)
         )
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class KNNManifold:
         current_communicator().check_same(own, "manifolds")
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.side.points.in_same_frame(checked)
+        return self.side.points.in_same_projection(checked)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).
@@ -186,7 +186,7 @@ class KNNManifold:
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
         points = IndexedPoints.from_features(features.to(where), k)
-        return cls(RealManifold(points, (Ball(k),), sq_radii.to(where)[None], ties, ENGINE))
+        return cls(RealManifold(points, (BallKind(k),), sq_radii.to(where)[None], ties, ENGINE))
 
 
 def _is_manifold(path: Path) -> bool:
@@ -319,7 +319,7 @@ def _scores(
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
-        side = RealManifold.from_checked(checked_real, (Ball(k),), ties=ties, progress=progress)
+        side = RealManifold.from_checked(checked_real, (BallKind(k),), ties=ties, progress=progress)
     return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
+    from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
-    from genpr.neighbors.search import Advance
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 Null = Callable[["Memberships", int], float | None]
@@ -102,11 +102,13 @@ class BallMetric(NeighborMetric):
         [Memberships, int], float
     ]  # the metric from the counts, for a k; NaN where it is undefined
     over: Literal["real", "fake", "both"]  # images that it is a fraction of, or a mean over
-    real_ball: Callable[[int], Ball] | None = None  # the ball around each real whose counts it needs, for a k
-    fake_ball: Callable[[int], Ball] | None = None  # the one around each fake
+    real_ball: Callable[[int], BallKind] | None = (
+        None  # the ball around each real whose counts it needs, for a k
+    )
+    fake_ball: Callable[[int], BallKind] | None = None  # the one around each fake
     null: Null = lambda _counts, _k: 1.0  # expected value for a perfect generator, from the same counts
     null_source: str = "closed form"  # where the null comes from
-    null_ball: Callable[[int], Ball] | None = None  # a ball around each real that only the null needs
+    null_ball: Callable[[int], BallKind] | None = None  # a ball around each real that only the null needs
     calibrates: str | None = None  # the metric whose value over its null this is
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
     most_with_interval: float | None = (
@@ -125,7 +127,7 @@ class PairwiseMetric(NeighborMetric):
     # The metric, for a k; None where it is undefined. It reports pairs of rows that it searched
     find: Callable[[RealManifold, CountedFakes, int, Advance], MetricValue | None]
     pairs: Callable[[int, int], int] = lambda _n, _m: 0  # how many these are, for n reals and m fakes
-    ball: Callable[[int], Ball]  # the ball around each real that it needs, for a k
+    ball: Callable[[int], BallKind]  # the ball around each real that it needs, for a k
     smallest: bool = False  # whether it needs the smallest such ball around each fake
     keep: int = 0  # nearest neighbors of each real that it needs
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from genpr.errors import FeatureError, UsageError, count_of
 from genpr.metrics.blocks import Blocks, mean_of
 from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import IndexedPoints
 from genpr.validation import (
@@ -243,7 +243,7 @@ class JointNeighbors:
         n = len(features)
         found = Neighborhood.from_points(
             IndexedPoints.from_features(features.to(device), length),
-            [Ball(1)],
+            [BallKind(1)],
             keep=length,
             engine=ENGINE,
             advance=progress_counter(n * (n - 1) // 2, progress),

@@ -26,7 +26,7 @@ from genpr.metrics.real_manifold import (
 from genpr.metrics.registry import BALLS, NEIGHBORS, PAIRWISE, needed_balls
 from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.balls import BallKind, Ties
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
@@ -83,7 +83,7 @@ class NeighborMetrics:
             keep = max(keep, metric.keep)
             balls.add(metric.ball(ks[name]))
         self._real_balls = sorted(balls)
-        self._null_balls = set[Ball]()
+        self._null_balls = set[BallKind]()
         for name, k in ks.items():
             null_ball = BALLS[name].null_ball if name in BALLS else None
             if null_ball and null_ball(k).k < len(features):
@@ -94,7 +94,7 @@ class NeighborMetrics:
         self.reals = RealManifold.from_checked(
             features.to(device), fitted, ties=ties, keep=keep, progress=progress
         )
-        self._shares: dict[tuple[int, Ball], float] = {}
+        self._shares: dict[tuple[int, BallKind], float] = {}
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
@@ -136,7 +136,7 @@ class NeighborMetrics:
                 values[name] = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
         return NeighborScores(values, missing_intervals, self.reals, counted)
 
-    def _leave_one_out(self, m: int) -> dict[Ball, float]:
+    def _leave_one_out(self, m: int) -> dict[BallKind, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
         reals = self.reals
         lists = reals.lists or NeighborLists.none(reals.points.features)
@@ -147,7 +147,7 @@ class NeighborMetrics:
                 )
         return {ball: self._shares[m, ball] for ball in self._null_balls if ball.k < m}
 
-    def _listed(self, n: int, balls: Collection[Ball]) -> int:
+    def _listed(self, n: int, balls: Collection[BallKind]) -> int:
         """Neighbors to list of each of n images for replicates of their balls; 0 where memory is short."""
         keep = neighbors_needed(max(balls).k)
         needed = n * keep * _BYTES_PER_LISTED

@@ -11,12 +11,12 @@ from torch import Tensor
 from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.metrics.null import covered_share
-from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.balls import BallKind, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import Advance, Engine, no_advance
 from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.search import Advance, PairConsumer, no_advance
+from genpr.neighbors.search import PairConsumer
 from genpr.validation import (
     Features,
     check_features,
@@ -66,15 +66,15 @@ class Memberships:
 
     n_real: int  # number of reals, n
     n_fake: int  # number of fakes, m
-    real_balls_per_fake: Mapping[Ball, Tensor]  # (m,) how many real balls contain each fake
-    fakes_per_real_ball: Mapping[Ball, Tensor]  # (n,) how many fakes each real ball contains
-    fake_balls_per_real: Mapping[Ball, Tensor]  # (n,) how many fake balls contain each real
-    reals_per_fake_ball: Mapping[Ball, Tensor]  # (m,) how many reals each fake ball contains
+    real_balls_per_fake: Mapping[BallKind, Tensor]  # (m,) how many real balls contain each fake
+    fakes_per_real_ball: Mapping[BallKind, Tensor]  # (n,) how many fakes each real ball contains
+    fake_balls_per_real: Mapping[BallKind, Tensor]  # (n,) how many fake balls contain each real
+    reals_per_fake_ball: Mapping[BallKind, Tensor]  # (m,) how many reals each fake ball contains
     # (n,) balls of other reals around each real; (m,) of other fakes around each fake
-    real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
-    fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    real_in_degrees: Mapping[BallKind, Tensor] = field(default_factory=dict)
+    fake_in_degrees: Mapping[BallKind, Tensor] = field(default_factory=dict)
     # share of the reals that lie in the ball of another; of a part as large as the fakes if these are fewer
-    leave_one_out: Mapping[Ball, float] = field(default_factory=dict)
+    leave_one_out: Mapping[BallKind, float] = field(default_factory=dict)
     # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
     smallest_real_ball: Tensor | None = None
 
@@ -99,7 +99,7 @@ class RealManifold:
     """A real set with its balls, fitted once and scored against any number of fake sets."""
 
     points: IndexedPoints  # the n reals, in a frame for both sets
-    balls: tuple[Ball, ...]  # the kinds that were fitted, ascending
+    balls: tuple[BallKind, ...]  # the kinds that were fitted, ascending
     sq_radii: Tensor  # squared radii (len(balls), n) float64
     ties: Ties  # whether a point on a sphere is inside
     engine: Engine  # what proposes candidate pairs
@@ -111,7 +111,7 @@ class RealManifold:
         cls,
         features: Features,
         *,
-        balls: Iterable[Ball],
+        balls: Iterable[BallKind],
         ties: Ties = "closed",
         keep: int = 0,
         device: str | torch.device = "auto",
@@ -132,7 +132,7 @@ class RealManifold:
     def from_checked(
         cls,
         features: Tensor,
-        balls: tuple[Ball, ...],
+        balls: tuple[BallKind, ...],
         *,
         ties: Ties = "closed",
         keep: int = 0,
@@ -154,8 +154,8 @@ class RealManifold:
         self,
         fake: Features,
         *,
-        real_balls: Sequence[Ball],
-        fake_balls: Sequence[Ball],
+        real_balls: Sequence[BallKind],
+        fake_balls: Sequence[BallKind],
         progress: PairProgress | None = None,
     ) -> Memberships:
         """Memberships of reals and fakes in each other's balls."""
@@ -167,12 +167,12 @@ class RealManifold:
         ).memberships
 
     def place(
-        self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, advance: Advance = no_advance
+        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
     ) -> FakeManifold:
         """Bring fakes into the frame of the reals, and draw balls around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.in_same_frame(fake.to(self.points.device))
+        points = self.points.in_same_projection(fake.to(self.points.device))
         if not balls:
             return FakeManifold(points, None)
         # In the reals' frame, or in a separate one: collapsed fakes far from the reals need a finer one. It is chosen
@@ -188,9 +188,9 @@ class RealManifold:
     def count(
         self,
         fakes: FakeManifold,
-        real_balls: Sequence[Ball],
+        real_balls: Sequence[BallKind],
         *,
-        smallest_of: Ball | None = None,
+        smallest_of: BallKind | None = None,
         consumers: Sequence[PairConsumer] = (),
         advance: Advance = no_advance,
     ) -> CountedFakes:
@@ -228,11 +228,11 @@ class RealManifold:
         )
         return CountedFakes(fakes.points, own, found)
 
-    def sq_radii_of(self, ball: Ball) -> Tensor:
+    def sq_radii_of(self, ball: BallKind) -> Tensor:
         """Squared radii (n,) float64 of one kind of ball."""
         return self.sq_radii[self._rows_of([ball])[0]]
 
-    def _rows_of(self, balls: Sequence[Ball]) -> list[int]:
+    def _rows_of(self, balls: Sequence[BallKind]) -> list[int]:
         try:
             return list(map(self.balls.index, balls))
         except ValueError:
@@ -241,6 +241,6 @@ class RealManifold:
             raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
 
 
-def pairs_of(n: int, m: int, fake_balls: Sequence[Ball]) -> int:
+def pairs_of(n: int, m: int, fake_balls: Sequence[BallKind]) -> int:
     """Pairs of rows that a count of m fakes against n reals compares."""
     return n * m + (m * (m - 1) // 2 if fake_balls else 0)

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
-from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
 from genpr.neighbors.distance import sq_distances_at, square_roots
-from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
+from genpr.neighbors.engine import Advance, Engine, Tiles, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Advance, band_numbers, bounds_of_pairs, no_advance, split_by_band
+from genpr.neighbors.search import band_numbers, split_by_band
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
 _FIRST_CENTERS = 256  # compared for a first lower bound
@@ -64,7 +64,7 @@ def realism_of(
 ) -> Tensor:
     """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius: (m,).
 
-    It is infinite for a query at distance 0 of a center. `queries` are in the frame of `points`. Bounds on
+    It is infinite for a query at distance 0 of a center. `queries` are in the projection of `points`. Bounds on
     distances leave few pairs per query, whose distances are computed by the definition. Only tiles are held.
     """
     sorted_sq, order = sq_radii.sort(descending=True, stable=True)
@@ -72,15 +72,14 @@ def realism_of(
     kept = order[sorted_sq <= sorted_sq[len(sorted_sq) // 2]]
     scan = _Scan(points, sq_radii, queries, kept, engine)
     best = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
-    inputs = {"features": points, "queries": queries}
-    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
-        rows = engine.tiles(points.view.width, points.device).rows
+    with engine.search(points.device, advance, features=points, queries=queries) as search:
+        rows = engine.tiles(points.coordinates.width, points.device).rows
         everything = torch.arange(len(queries), device=queries.device)
-        blocks = workers.from_rank0(list(torch.split(everything, rows)))
-        found = workers.map_shared(lambda block: (scan.block(block),), blocks)
-        for block, (values,) in zip(blocks, found, strict=True):
-            best[block] = values
-            advance(len(block) * len(points))
+        blocks = search.workers.broadcast(list(torch.split(everything, rows)))
+        ratios = search.workers.map_shared(lambda block: (scan.block(block),), blocks)
+        for block, (largest,) in zip(blocks, ratios, strict=True):
+            best[block] = largest
+            search.advance(len(block) * len(points))
     return square_roots(best)
 
 
@@ -95,9 +94,9 @@ class _Scan:
 
     def block(self, rows: Tensor) -> Tensor:
         """The largest ratio of each of the queries `rows` (r,), (r,) float64."""
-        tiles = self._engine.tiles(self._points.view.width, self._points.device)
+        tiles = self._engine.tiles(self._points.coordinates.width, self._points.device)
         best = rows.new_zeros(len(rows), dtype=torch.float64)
-        i, j = self._first(rows)
+        i, j = self._first(rows, tiles)
         upper = self._lift(best, rows, i, j)
         for more_i, more_j in self._candidates(rows, tiles, best):
             more_upper = self._lift(best, rows, more_i, more_j)
@@ -107,29 +106,28 @@ class _Scan:
         sq = sq_distances_at(self._queries.features, self._points.features, rows[i], j)
         return best.zero_().scatter_reduce_(0, i, self._ratios(j, sq), "amax")
 
-    def _first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _first(self, rows: Tensor, tiles: Tiles) -> tuple[Tensor, Tensor]:
         """Indices into `rows` and centers of some pairs that are likely to have large ratios."""
         some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
-        left, right = self._queries.view.left(rows), self._points.view.right(some)
+        left, right = self._queries.coordinates.queries(rows), self._points.coordinates.columns(some)
         count = min(_NEAREST, len(some))
-        j = some[self._engine.largest(left, right, count)].flatten()
+        j = some[tiles.topk(left, right, count)].flatten()
         return torch.arange(len(rows), device=rows.device).repeat_interleave(count), j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Indices into `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
-        search = self._queries.view.search(rows, tiles)
-        scale = self._points.frame.scale
-        for chunk in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):
-            lowest = _sq_reach(self._sq_radii[chunk[0]], best) * (-0.5 * scale**2)
-            i, at, keys, doubts = search.above(lowest.clamp_(min=NO_FLOOR), self._points.view, chunk)
-            j = chunk[at]
+        keys_of, scale = self._queries.coordinates.keys(rows, tiles), self._points.projection.scale
+        for band in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):
+            lowest = _sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)
+            i, at, keys, doubts = keys_of.above(lowest.clamp_(min=NO_FLOOR), self._points.coordinates, band)
+            j = band[at]
             near = self._points.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]
 
     def _lift(self, best: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Upper bounds (p,) on ratios of queries `rows[i]` and centers `j`, whose lower bounds raise `best` in place."""
         x, y = self._queries.features, self._points.features
-        sq_lower, sq_upper = bounds_of_pairs(x, y, rows[i], j, self._engine)
+        sq_lower, sq_upper = bounds_of_pairs(x, y, rows[i], j)
         best.scatter_reduce_(0, i, self._ratios(j, sq_upper), "amax")
         return self._ratios(j, sq_lower.clamp(min=0))
 
@@ -167,7 +165,9 @@ def ct_z(
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = progress_counter(len(points) * sum(map(len, others)), progress)
     to_train = (
-        nearest_between(points.in_same_frame(features), points, 1, engine=ENGINE, advance=advance)[1][:, 0]
+        nearest_between(points.in_same_projection(features), points, 1, engine=ENGINE, advance=advance)[1][
+            :, 0
+        ]
         for features in others
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))

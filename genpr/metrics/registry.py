@@ -25,7 +25,7 @@ from genpr.metrics.metric import (
     PairwiseMetric,
 )
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:
     import torch
@@ -260,13 +260,13 @@ def unknown_metrics(unknown: Sequence[str], known: Collection[str]) -> UsageErro
     return UsageError(text, code="unknown-metric")
 
 
-def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
+def needed_balls(ks: Mapping[str, int]) -> tuple[list[BallKind], list[BallKind]]:
     """The balls around reals and around fakes that the ball metrics in `ks`, k by metric, need, each once, ascending."""
     from genpr.validation import check_k  # imports torch
 
     if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
         raise unknown_metrics(unknown, BALLS)
-    real, fake = set[Ball](), set[Ball]()
+    real, fake = set[BallKind](), set[BallKind]()
     for name, given in ks.items():
         k, metric = check_k(given), BALLS.get(name)
         if metric is not None and metric.real_ball:

@@ -14,12 +14,12 @@ from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
+from genpr.neighbors.engine import Advance
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Advance
 
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
 """The metrics with a number per image."""
@@ -30,7 +30,7 @@ Rows = dict[str, Tensor]
 Nearest = tuple[Tensor, Tensor]
 """The row of the other side that is nearest to each image, int64, and its squared distance, float64."""
 
-_NEIGHBOR = Ball(1)
+_NEIGHBOR = BallKind(1)
 
 
 def sample_rows(
@@ -47,7 +47,7 @@ def sample_rows(
     """
     n, m, engine = len(real.points), len(fake.points), real.engine
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
-    inside, dense, covered, rare, real_like = (Ball(ks[metric.name]) for metric in each)
+    inside, dense, covered, rare, real_like = (BallKind(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
     advance = progress_counter((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
     own = Neighborhood.from_points(real.points, balls, ties=real.ties, engine=engine, advance=advance)

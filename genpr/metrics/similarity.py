@@ -18,7 +18,7 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.memory import tile_budget
 from genpr.metrics.real_manifold import PairProgress, progress_counter
-from genpr.neighbors.distance import pieces_of, products_at, sq_distances, square_roots
+from genpr.neighbors.distance import blocks_of, products_at, sq_distances, square_roots
 from genpr.neighbors.engine import plain_arithmetic
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -64,7 +64,7 @@ class FeaturePairs:
 def _norms(features: Tensor) -> Tensor:
     """Euclidean norms of the rows, (n,) float64."""
     zero = features.new_zeros(1, features.shape[1])
-    sq = torch.cat([sq_distances(features[piece], zero) for piece in pieces_of(features)])
+    sq = torch.cat([sq_distances(features[block], zero) for block in blocks_of(features)])
     return square_roots(sq)
 
 

@@ -10,8 +10,8 @@ Ties = Literal["closed", "strict"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Ball:
-    """A ball around every row of a set, with the distance to its k-th nearest other row as radius."""
+class BallKind:
+    """Balls around all rows of a set, each with the distance to its k-th nearest other row as radius."""
 
     k: int  # neighbors
     clipped: bool = False  # whether no ball is larger than the median one (Salvy et al. 2026)

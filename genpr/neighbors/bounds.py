@@ -1,6 +1,6 @@
 """Float32 bounds on squared distances, with a rounding slack for each row.
 
-**What is bounded.** A frame moves features x to X = (x - center) * scale, scale a power of two, and each row is
+**What is bounded.** A projection moves features x to X = (x - center) * scale, scale a power of two, and each row is
 represented by float32 coordinates q with a proven error e: |q - f(X)| <= e, where f is either the identity or
 
     f(X) = (V'X, |X - VV'X|)        V: (d, w - 1), orthonormal columns,
@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.distance import blocks_of, sq_differences_at, sq_distances_at
 
 _U = 2.0**-24
 _T = 2.0**-21
@@ -102,7 +102,7 @@ _MAX_HALF_NORM = 2.0**24  # squares stay far from where float32 ends
 
 
 def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes of (n, d) `features` in float16, slack, and N as below: (n, d), (n,) and (n,). Does not wait for the GPU.
+    """Rows of (n, d) `features` in float16, slack, and N as below: (n, d), (n,) and (n,). Does not wait for the GPU.
 
     Products of float16 are exact in float32, and summed there.
     X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. Tensor cores add b > 1 products to a sum at once,
@@ -120,13 +120,13 @@ def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tens
     too_far = ~((whole <= _MAX_HALF_NORM**2) & (moved.abs().amax(dim=1) <= _MAX_HALF))
     moved.masked_fill_(too_far[:, None], 0)
     whole = whole.masked_fill(too_far, 0)
-    codes = moved.half()
-    error = sq_norms_of(moved.sub_(codes)).sqrt_() * (1 + 2.0**-20) + 2 * _U * whole.sqrt()
-    sq_norms, d = sq_norms_of(codes), features.shape[1]
+    rounded = moved.half()
+    error = sq_norms_of(moved.sub_(rounded)).sqrt_() * (1 + 2.0**-20) + 2 * _U * whole.sqrt()
+    sq_norms, d = sq_norms_of(rounded), features.shape[1]
     slack = error.square() * (1 / _HALF_T + 1) + (_HALF_T + slack_factor(d + 8, _HALF_U) / 2) * sq_norms
     slack = (slack + 16 * _U * (sq_norms + whole)) * (1 + 2.0**-16) + d * 2.0**-120
     too_far |= slack.isnan()  # zero times an infinite gamma
-    return codes, slack.masked_fill_(too_far, torch.inf), whole
+    return rounded, slack.masked_fill_(too_far, torch.inf), whole
 
 
 def _project(
@@ -155,12 +155,10 @@ def basis_tolerance(basis: Tensor) -> float:
 
 
 def sq_norms_of(rows: Tensor) -> Tensor:
-    """(n,) float64, chunk by chunk."""
+    """(n,) float64, block by block."""
     out = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
-    step = max(1, profile_of(rows.device).piece // rows.shape[1])
-    for start in range(0, len(rows), step):
-        chunk = slice(start, start + step)
-        torch.sum(rows[chunk].double().square_(), dim=1, out=out[chunk])
+    for block in blocks_of(rows):
+        torch.sum(rows[block].double().square_(), dim=1, out=out[block])
     return out
 
 
@@ -178,6 +176,16 @@ def slack_factor(m: int, unit_roundoff: float = _U) -> float:
 _PAIRS_PER_PRODUCT = 4
 # Per feature, more than underflow in float32 takes from a sum of squares; smaller sums may be zero.
 _NEXT_TO_NOTHING = 2.0**-124
+
+
+def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """Tight bounds on the squared distances between rows `i` of `x` and `j` of `y`: lower and upper, (p,) float64."""
+    if bounds := bounds_by_product(x, y, i, j):
+        return bounds
+    lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), x.shape[1])
+    unknown = upper.isinf().nonzero()[:, 0]
+    lower[unknown] = upper[unknown] = sq_distances_at(x, y, i[unknown], j[unknown])
+    return lower, upper
 
 
 def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:

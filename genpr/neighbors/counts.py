@@ -12,23 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
+from genpr.distributed import Communicator
+from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.bounds import bounds_of_pairs
+from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.distance import near_sq_distances, sq_distances_at
+from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.nearest import (
-    DirectedPairs,
-    NeighborLists,
-    near_candidates,
-    near_sq_distances,
-    padded,
-)
-from genpr.neighbors.search import Advance, PairConsumer, Pairs, bounds_of_pairs, no_advance, scan_pairs
+from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_candidates, padded
+from genpr.neighbors.search import PairConsumer, Pairs, scan_pairs
 
-_LISTED = 2**15  # pairs per piece of work
+_LISTED = 2**15  # pairs at a time
 
 
-def sq_radii_of(ball: Ball, kth_sq_distances: Tensor) -> Tensor:
+def sq_radii_of(ball: BallKind, kth_sq_distances: Tensor) -> Tensor:
     """Squared radii (n,) float64 of balls whose k-th neighbors are at `kth_sq_distances` (n,)."""
     if not ball.clipped:
         return kth_sq_distances
@@ -54,7 +51,7 @@ def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
 class Neighborhood:
     """Radii, in-degrees and neighbor lists of a set of n rows."""
 
-    balls: tuple[Ball, ...]  # the kinds of balls
+    balls: tuple[BallKind, ...]  # the kinds of balls
     sq_radii: Tensor  # their squared radii, (len(balls), n) float64, exact
     # number of balls of other rows that would contain each row if it were not part of the set: (len(balls), n) int64
     in_degrees: Tensor
@@ -64,7 +61,7 @@ class Neighborhood:
     def from_points(
         cls,
         points: IndexedPoints,
-        balls: Sequence[Ball],
+        balls: Sequence[BallKind],
         *,
         ties: Ties = "closed",
         keep: int = 0,
@@ -78,10 +75,10 @@ class Neighborhood:
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
         inputs = {"features": points, "balls": "; ".join(map(str, balls)), "ties": ties, "keep": keep}
-        with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
-            near, copies = near_candidates(points, most, engine, workers, advance)
-            settled = copies[:, 0] >= 0
-            lists = _lists(features, near, copies[:, :keep], engine, workers)
+        with engine.search(points.device, advance, **inputs) as search:
+            near, copies = near_candidates(points, most, search)
+            settled, workers = copies[:, 0] >= 0, search.workers
+            lists = _lists(features, near, copies[:, :keep], workers)
             if keep > ks[-1]:
                 near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
             near = near.resolved(features, ks, workers)
@@ -97,7 +94,7 @@ class Neighborhood:
         return cls(tuple(balls), sq_radii, in_degrees, lists)
 
 
-def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
+def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
     """Squared radii (len(balls), n) of the balls if one row inside of them were not part of the set."""
     radii = []
     for ball in balls:
@@ -108,16 +105,14 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
     return torch.stack(radii)
 
 
-def _lists(
-    features: Tensor, near: DirectedPairs, copies: Tensor, engine: Engine, workers: Workers
-) -> NeighborLists:
+def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, workers: Workers) -> NeighborLists:
     """Lists from `near`, as long as `copies` (n, keep) is wide; rows with copies get these."""
     keep = copies.shape[1]
     if not keep:
         return NeighborLists(copies, copies.double())
-    parts = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
-    found = workers.map_shared(lambda part: (near_sq_distances(features, features, *part, engine),), parts)
-    sq = torch.cat([sq for (sq,) in found])
+    pairs = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
+    distances = workers.map_shared(lambda some: (near_sq_distances(features, features, *some),), pairs)
+    sq = torch.cat([sq for (sq,) in distances])
     places, is_settled = near.positions(sq, keep), copies[:, :1] >= 0
     index = padded(near.other, -1)[places].where(~is_settled, copies)
     return NeighborLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))
@@ -167,13 +162,13 @@ def cross_counts(
     of_fake = (
         torch.empty(0, m, dtype=torch.float64, device=device) if fake_sq_radii is None else fake_sq_radii
     )
-    counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties, engine)
+    counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties)
     scan_pairs(real, fake, [counter, *consumers], engine=engine, advance=advance)
-    return counter.counts()
+    return counter.counts(engine.communicator())
 
 
 class _CrossCounter:
-    """Counts ball memberships, for all sets of radii, from pairs as they are found.
+    """Counts ball memberships, for all sets of radii, from pairs as they come.
 
     Arguments are those of `cross_counts`.
     """
@@ -186,13 +181,11 @@ class _CrossCounter:
         of_fake: Tensor,
         smallest_of: int | None,
         ties: Ties,
-        engine: Engine,
     ) -> None:
         n, m = len(real), len(fake)
         self._real, self._fake = real, fake
         self._of_real, self._of_fake = of_real, of_fake
         self._smallest_of, self._ties = smallest_of, ties
-        self._engine = engine
         radii = len(self._of_real) + len(self._of_fake)
         self._counts_per_thread = PerThread(partial(_Counts.empty, radii, n, m, real.device))
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
@@ -201,9 +194,9 @@ class _CrossCounter:
         """Count pairs, none of them twice."""
         of_real, of_fake = self.reaches
         in_reach = pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j])
-        pairs = pairs.part(in_reach.nonzero()[:, 0])
+        pairs = pairs.select(in_reach)
         sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
-        inside = _inside(self._real, self._fake, pairs, sq_radii, self._ties, self._engine)
+        inside = _inside(self._real.features, self._fake.features, pairs, sq_radii, self._ties)
         self._counts_per_thread.own.add(pairs, inside)
         if self._smallest_of is not None:
             within = inside[self._smallest_of]
@@ -211,9 +204,8 @@ class _CrossCounter:
                 pairs.j, sq_radii[self._smallest_of].where(within, torch.inf)
             )
 
-    def counts(self) -> CrossCounts:
+    def counts(self, communicator: Communicator) -> CrossCounts:
         """The counts of all ranks."""
-        communicator = self._engine.communicator()
         total, a, smallest = self._counts_per_thread.make(), len(self._of_real), None
         for counts in self._counts_per_thread.all:
             total.merge(counts)
@@ -256,26 +248,23 @@ class _Counts:
         torch.minimum(self.smallest, other.smallest, out=self.smallest)
 
 
-def _inside(
-    real: IndexedPoints, fake: IndexedPoints, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine
-) -> Tensor:
+def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) -> Tensor:
     """Which pairs (p,) are within which radii (r, p): (r, p) bool.
 
-    The bounds of the frame decide some pairs, tighter bounds most of the others, and the definition the rest.
+    The bounds of the coordinates decide some pairs, tighter bounds most of the others, and the definition the rest.
     """
     within = torch.le if ties == "closed" else torch.lt
-    x, y = real.features, fake.features
     inside = within(pairs.sq_upper, sq_radii)
     is_open = (within(pairs.sq_lower, sq_radii) & ~inside).any(dim=0)
     if not is_open.any():
         return inside
-    for exactly in (True,) if real.is_coded else (False, True):
+    for is_exact in (True,) if profile_of(x.device).differences_from else (False, True):
         left = is_open.nonzero()[:, 0]
         i, j = pairs.i[left], pairs.j[left]
-        if exactly:
+        if is_exact:
             sq_lower = sq_upper = sq_distances_at(x, y, i, j)
         else:
-            sq_lower, sq_upper = bounds_of_pairs(x, y, i, j, engine)
+            sq_lower, sq_upper = bounds_of_pairs(x, y, i, j)
         inside[:, left] = within(sq_upper, sq_radii[:, left])
         is_open[left] = (within(sq_lower, sq_radii[:, left]) & ~inside[:, left]).any(dim=0)
     return inside

@@ -49,11 +49,6 @@ def square_roots(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sqrt(values.cpu().numpy())).to(values.device)
 
 
-def float_sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """As `sq_distances_at`, but computed in float32; equal for equal vectors, whatever the number of pairs."""
-    return _at(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
-
-
 def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Squared distances between rows `i` of `x` and rows `j` of `y`, in bounded memory."""
     return _at(sq_distances, x, y, i, j)
@@ -64,13 +59,51 @@ def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return _at(products, x, y, i, j)
 
 
-def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    out = torch.empty(len(i), dtype=torch.float64, device=x.device)
+def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """As `sq_distances_at`, but (p,) float32 throughout, summed in any order."""
+    if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
+        return _at(
+            lambda left, right: left.float().sub_(right).square_().sum(dim=1), x, y, i, j, torch.float32
+        )
+    import faiss  # after torch: the other order can load two OpenMP runtimes
 
-    def put(chunk: slice) -> None:
-        out[chunk] = function(x[i[chunk]], y[j[chunk]])
+    # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
+    out = torch.empty(len(i), dtype=torch.float32, device=x.device)
+    arrays = [each.contiguous().numpy() for each in (x, i, y, j)]
+    pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
+    faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
+    return out
 
-    in_steps(put, len(i), profile_of(x.device).chunk // x.shape[1], x.device)
+
+def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Squared distances between rows `i` of `x` and rows `j` of `y`, computed in float32: (p,) float64.
+
+    Equal for equal vectors, in either order. Distances beyond the range of float32 are computed in float64.
+    """
+    if x.device.type == "cpu":
+        sq = sq_differences_at(x, y, i, j).double()
+    else:  # the order of a reduction depends on the number of rows there
+        sq = _at(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
+    beyond = (~sq.isfinite()).nonzero()[:, 0]
+    if len(beyond):
+        sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
+    return sq
+
+
+def _at(
+    function: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    i: Tensor,
+    j: Tensor,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    out = torch.empty(len(i), dtype=dtype, device=x.device)
+
+    def put(some: slice) -> None:
+        out[some] = function(x[i[some]], y[j[some]])
+
+    in_steps(put, len(i), profile_of(x.device).elements // x.shape[1], x.device)
     return out
 
 
@@ -95,8 +128,8 @@ def free_for_less(device: torch.device) -> None:
     emit_notice("oom-smaller-tiles", device=device)
 
 
-def pieces_of(features: Tensor, n: int | None = None) -> list[slice]:
-    """Slices over all rows of (n, d) `features`, or over `n` rows as wide as these."""
-    step = max(1, profile_of(features.device).piece // features.shape[1])
+def blocks_of(features: Tensor, n: int | None = None) -> list[slice]:
+    """Blocks of all rows of (n, d) `features`, or of `n` rows as wide as these."""
+    step = max(1, profile_of(features.device).elements // features.shape[1])
     n = len(features) if n is None else n
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]

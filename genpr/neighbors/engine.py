@@ -22,12 +22,18 @@ from torch import Tensor
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import free_for_less, in_steps
-from genpr.neighbors.engine_cuda import products_of_codes
+from genpr.neighbors.distance import free_for_less
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+Advance = Callable[[int], None]
+"""Progress callback, called with the number of pairs processed since the last call."""
+
+
+def no_advance(_pairs: int) -> None:
+    """Ignore progress."""
 
 
 @contextmanager
@@ -42,12 +48,12 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Finds products that are not negative, in tiles of bounded memory."""
+    """Products of the rows of two blocks, in tiles of bounded memory."""
 
     rows: int  # maximum rows per tile
     columns: int  # maximum columns per tile
     # Memory for one tile, reused: on a CPU fresh memory costs more than the product. None on a GPU.
-    products: Tensor | None
+    memory: Tensor | None
 
     @classmethod
     def allocate(cls, rows: int, columns: int, device: torch.device) -> Tiles:
@@ -61,38 +67,55 @@ class Tiles:
 
         On a CPU, NumPy finds few values among many several times faster than torch.
         """
-        if self.products is None:
-            found = left @ right.T
-            i, j = (found >= 0).nonzero().unbind(dim=1)
-            return i, j, found[i, j]
+        if self.memory is None:
+            values = left @ right.T
+            i, j = (values >= 0).nonzero().unbind(dim=1)
+            return i, j, values[i, j]
         columns = len(right)
-        if len(left) * columns > len(self.products):  # this thread got less memory than the first
+        if len(left) * columns > len(self.memory):  # this thread got less memory than the first
             raise MemoryError
-        products = self.products[: len(left) * columns]
+        products = self.memory[: len(left) * columns]
         torch.mm(left, right.T, out=products.view(len(left), columns))
         at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
         return at // columns, at % columns, products[at]
 
-    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
-        """Inner products (r, c) of codes (r, d) and (c, d) of one type, summed in float32."""
-        return products_of_codes(left, right)
+    def topk(self, left: Tensor, right: Tensor, count: int) -> Tensor:
+        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
+        return (left @ right.T).topk(count, dim=1).indices
+
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
+        """All products (r, c) of rows (r, d) and (c, d) of one type, summed in float32."""
+        return products_in_float32(left, right)
+
+
+def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products (r, c) float32 of rows (r, d) and (c, d), both float16 or both float32."""
+    if left.dtype == torch.float32:
+        return left @ right.T
+    if left.device.type == "cpu":
+        return left.float() @ right.float().T
+    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Inner products and differences in float32, in tiles whose size never changes a result."""
+    """Sizes of tiles, which never change a result, and the processes that share the work."""
 
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = Communicator  # called when a search begins
 
-    def workers(self, device: torch.device, **inputs: object) -> Workers:
-        """Workers of a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
+    @contextmanager
+    def search(
+        self, device: torch.device, advance: Advance = no_advance, **inputs: object
+    ) -> Iterator[Search]:
+        """Begin a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
         communicator = self.communicator()
         if communicator.size > 1:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
-        return Workers(device, communicator)
+        with plain_arithmetic(device), Workers(device, communicator) as workers:
+            yield Search(self, workers, advance)
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """Tiles for products of `width` terms on `device`."""
@@ -110,38 +133,18 @@ class Engine:
             free_for_less(device)
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
-    def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
-        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
-        return (left @ right.T).topk(count, dim=1).indices
-
-    def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
-        if x.device.type == "cpu" and x.dtype == y.dtype == torch.float32:
-            import faiss  # after torch: the other order can load two OpenMP runtimes
-
-            out = torch.empty(len(i), dtype=torch.float32, device=x.device)
-            # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
-            arrays = (
-                x.contiguous().numpy(),
-                i.contiguous().numpy(),
-                y.contiguous().numpy(),
-                j.contiguous().numpy(),
-            )
-            pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
-            faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
-            return out
-        out = torch.empty(len(i), dtype=torch.float32, device=x.device)
-
-        def put(chunk: slice) -> None:
-            difference = x[i[chunk]].float().sub_(y[j[chunk]])
-            torch.sum(difference.square_(), dim=1, out=out[chunk])
-
-        in_steps(put, len(i), profile_of(x.device).chunk // x.shape[1], x.device)
-        return out
-
 
 ONE_PROCESS = Engine()
 """An engine that shares no work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in progress: its tiles, its threads and processes, and whom it reports to."""
+
+    engine: Engine
+    workers: Workers
+    advance: Advance = no_advance
 
 
 class Workers:
@@ -202,14 +205,14 @@ class Workers:
         for number in range(len(items)):
             yield next(by_rank[number % communicator.size])
 
-    def from_rank0(self, parts: list[Tensor]) -> list[Tensor]:
-        """The `parts` of rank 0 on every rank, for values that another machine may round or plan differently."""
+    def broadcast(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The `tensors` of rank 0 on every rank, for values that another machine may round or plan differently."""
         communicator = self.communicator
         if communicator.size == 1:
-            return parts
-        own = [(part,) for part in parts] if communicator.rank == 0 else []
+            return tensors
+        own = [(each,) for each in tensors] if communicator.rank == 0 else []
         (first, *_) = communicator.all_gather_tensors(own, self.device)
-        return [part for (part,) in first]
+        return [each for (each,) in first]
 
 
 class PerThread(Generic[_Result]):
@@ -224,8 +227,8 @@ class PerThread(Generic[_Result]):
         if not hasattr(self._local, "object"):
             self._local.object = self.make()
             self.all.append(self._local.object)
-        found: _Result = self._local.object
-        return found
+        own: _Result = self._local.object
+        return own
 
 
 def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:

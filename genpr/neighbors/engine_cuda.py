@@ -1,6 +1,6 @@
-"""Representation of a set for a search on a GPU: codes for tensor cores, with proven bounds.
+"""Coordinates of a set for a search on a GPU: rounded rows for tensor cores, with proven bounds.
 
-Float16 codes leave about six pairs per row to verify where float32 leaves five, at 16 times the rate. Codes are float32
+Rows in float16 leave about six pairs per row to verify where float32 leaves five, at 16 times the rate. They are float32
 where products of float16 exceed their error bound, and where rows are so similar, or so far away, that float16 leaves too many pairs.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,44 +18,44 @@ from genpr.memory import fits
 from genpr.neighbors.bounds import NO_FLOOR, represent, represent_half, slack_factor, sq_norms_of
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import in_steps
+from genpr.neighbors.engine import Tiles, products_in_float32
 from genpr.runtime import is_out_of_memory
 
 
-class Multiplies(Protocol):
-    """Computes products of codes."""
-
-    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
-        """Inner products (r, c) of codes (r, d) and (c, d)."""
-
-
 @dataclass(frozen=True, slots=True)
-class CodedView:
-    """All coordinates of n rows as codes, with their floors. See `bounds.represent_half`, or `bounds` for float32."""
+class RoundedCoordinates:
+    """All coordinates of n rows, rounded, with their floors. See `bounds.represent_half`, or `bounds` for float32."""
 
     features: Tensor  # (n, d) float32 or float16, the original values
     center: Tensor  # (d,) float32
-    scale: float  # as in `Frame`
-    codes: Tensor  # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
+    scale: float  # as in `Projection`
+    rounded_rows: (
+        Tensor  # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
+    )
     half_floors: Tensor  # (n,) float32
-    slack: Tensor  # (n,) float64, infinite for rows that codes cannot represent; their codes are zero
+    slack: Tensor  # (n,) float64, infinite for rows that cannot be represented; these are zero
+
+    joins_bands: ClassVar[bool] = True  # each band of a tile costs one comparison
 
     @classmethod
-    def from_features(cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype) -> CodedView:
-        """Codes of type `dtype` for (n, d) `features`."""
+    def from_features(
+        cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype
+    ) -> RoundedCoordinates:
+        """Of (n, d) `features`, rounded to `dtype`."""
         (n, d), device = features.shape, features.device
         kept = fits(n * d * dtype.itemsize, device)
-        codes = torch.empty(n if kept else 0, d, dtype=dtype, device=device)
+        rounded_rows = torch.empty(n if kept else 0, d, dtype=dtype, device=device)
         slack = torch.empty(n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
 
-        def put(rows: slice) -> None:
-            found, slack[rows], sq_norms = _represented(features[rows], center, scale, dtype)
-            half_floors[rows] = (sq_norms - slack[rows]).clamp_(min=NO_FLOOR).div_(2).float()
+        def put(block: slice) -> None:
+            rounded, slack[block], sq_norms = _represented(features[block], center, scale, dtype)
+            half_floors[block] = (sq_norms - slack[block]).clamp_(min=NO_FLOOR).div_(2).float()
             if kept:
-                codes[rows] = found
+                rounded_rows[block] = rounded
 
-        in_steps(put, n, profile_of(device).piece // d, device)
-        return cls(features, center, scale, codes, half_floors, slack)
+        in_steps(put, n, profile_of(device).elements // d, device)
+        return cls(features, center, scale, rounded_rows, half_floors, slack)
 
     @property
     def width(self) -> int:
@@ -63,102 +63,101 @@ class CodedView:
         return len(self.center)
 
     def at(self, rows: Tensor) -> Tensor:
-        """Codes (p, d) of `rows` (p,)."""
-        if len(self.codes):
-            return self.codes[rows]
+        """Rounded `rows` (p,): (p, d)."""
+        if len(self.rounded_rows):
+            return self.rounded_rows[rows]
         moved = torch.sub(self.features[rows], self.center).mul_(self.scale)
-        return moved.masked_fill_(self.slack[rows].isinf()[:, None], 0).to(self.codes.dtype)
+        return moved.masked_fill_(self.slack[rows].isinf()[:, None], 0).to(self.rounded_rows.dtype)
 
-    def left(self, rows: Tensor) -> Tensor:
-        """(p, d + 2) float32 for `rows` (p,): its inner products with `right` are keys, but for rounding."""
+    def queries(self, rows: Tensor) -> Tensor:
+        """(p, d + 2) float32 for `rows` (p,): its inner products with `columns` are keys, but for rounding."""
         floors = self.half_floors[rows, None]
         return torch.cat([self.at(rows).float(), -floors, torch.ones_like(floors)], dim=1)
 
-    def right(self, rows: Tensor) -> Tensor:
-        """(p, d + 2) float32. See `left`."""
+    def columns(self, rows: Tensor) -> Tensor:
+        """(p, d + 2) float32. See `queries`."""
         floors = self.half_floors[rows, None]
         return torch.cat([self.at(rows).float(), torch.ones_like(floors), -floors], dim=1)
 
-    def gap(self, rows: Tensor, others: CodedView, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+    def gap(self, rows: Tensor, others: RoundedCoordinates, columns: Tensor) -> Tensor:
+        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
         return 2 * (self.slack[rows] + others.slack[columns])
 
-    def search(self, block: Tensor, tiles: Multiplies) -> CodedSearch:
-        """Prepare a search for large keys of the rows of `block`."""
-        return CodedSearch(self, block, tiles)
+    def keys(self, block: Tensor, tiles: Tiles) -> RoundedKeys:
+        """Keys of the rows of `block`."""
+        return RoundedKeys(self.at(block), self.half_floors[block].double(), tiles)
+
+    def nearest(
+        self, block: Tensor, others: RoundedCoordinates, columns: Tensor, count: int, tiles: Tiles
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The `count` of `columns` (c,) of `others` with the smallest upper bounds on squared distances, and both bounds."""
+        own = (self.half_floors[block].double() + self.slack[block])[:, None]
+        offsets = (others.half_floors[columns] + others.slack[columns]).float()
+        values, at = tiles.products(self.at(block), others.at(columns)).sub_(offsets).topk(count, dim=1)
+        near = columns[at]
+        upper = (values.double() - own) * -2
+        lower = upper - 2 * (others.slack[near] + self.slack[block, None])
+        return near, lower.nan_to_num_(nan=-torch.inf) / self.scale**2, upper / self.scale**2
 
 
 def _represented(
     features: Tensor, center: Tensor, scale: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (n, d) of some rows, their slack, and the squared norms for their floors, (n,) float64."""
+    """Some rows rounded (n, d), their slack, and the squared norms for their floors, (n,) float64."""
     if dtype == torch.float16:
         return represent_half(features, center, scale)
-    found = represent(features, center, scale, None)
-    return found.coordinates, found.slack, sq_norms_of(found.coordinates)
+    whole = represent(features, center, scale, None)
+    return whole.coordinates, whole.slack, sq_norms_of(whole.coordinates)
 
 
-class CodedSearch:
-    """Keys of some rows with columns: above thresholds, or the largest."""
+@dataclass(frozen=True, slots=True)
+class RoundedKeys:
+    """Keys of some rows with columns: those above thresholds."""
 
-    def __init__(self, view: CodedView, block: Tensor, tiles: Multiplies) -> None:
-        self._left, self._tiles, self._slack = view.at(block), tiles, view.slack[block]
-        self._floors = view.half_floors[block].double()
+    rows: Tensor  # (r, d)
+    floors: Tensor  # half of their floors, (r,) float64
+    tiles: Tiles
 
-    def above(self, lowest: Tensor, columns: CodedView, *bands: Tensor) -> tuple[Tensor, ...]:
-        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ViewSearch.above`."""
-        chunk = torch.cat(bands)
+    def above(self, lowest: Tensor, columns: RoundedCoordinates, *bands: Tensor) -> tuple[Tensor, ...]:
+        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ProjectedKeys.above`."""
+        every = torch.cat(bands)
         # Rounding is monotone: a float32 value that reaches a threshold also reaches the rounded one.
-        thresholds = (lowest.view(len(bands), -1) + self._floors).float()[:, :, None]
-        values = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(columns.half_floors[chunk])
+        thresholds = (lowest.view(len(bands), -1) + self.floors).float()[:, :, None]
+        values = self.tiles.products(self.rows, columns.at(every)).sub_(columns.half_floors[every])
         if len(bands) == 1:
             is_above = values >= thresholds[0]
         else:
             is_above = torch.empty_like(values, dtype=torch.bool)
-            parts = torch.split(values, [len(band) for band in bands], dim=1)
-            start = 0
-            for part, threshold in zip(parts, thresholds, strict=True):
-                torch.ge(part, threshold, out=is_above[:, start : start + part.shape[1]])
-                start += part.shape[1]
+            sizes = [len(band) for band in bands]
+            for of_band, threshold, out in zip(
+                torch.split(values, sizes, dim=1),
+                thresholds,
+                torch.split(is_above, sizes, dim=1),
+                strict=True,
+            ):
+                torch.ge(of_band, threshold, out=out)
         i, j = is_above.nonzero().unbind(dim=1)
-        keys = values[i, j].double() - self._floors[i]
+        keys = values[i, j].double() - self.floors[i]
         return i, j, keys, torch.zeros_like(keys)
-
-    def nearest(self, columns: CodedView, chunk: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The `count` columns in `chunk` (c,) with the smallest upper bounds, (r, count), and both bounds, scaled."""
-        offsets = (columns.half_floors[chunk] + columns.slack[chunk]).float()
-        values, at = self._tiles.of_codes(self._left, columns.at(chunk)).sub_(offsets).topk(count, dim=1)
-        near = chunk[at]
-        upper = (values.double() - (self._floors + self._slack)[:, None]) * -2
-        lower = (upper - 2 * (columns.slack[near] + self._slack[:, None])).nan_to_num_(nan=-torch.inf)
-        return near, lower, upper
-
-
-def products_of_codes(left: Tensor, right: Tensor) -> Tensor:
-    """Inner products (r, c) float32 of codes (r, d) and (c, d) of one type."""
-    if left.dtype == torch.float32:
-        return left @ right.T
-    if left.device.type == "cpu":
-        return left.float() @ right.float().T
-    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
 
 
 _SAMPLE_ROWS, _MAX_EXTRA = 256, 64
 
 
-def are_codes_precise(view: CodedView, k: int) -> bool:
-    """Whether codes distinguish most pairs of a sample from those of the `k` nearest."""
-    every = torch.arange(len(view.features), device=view.features.device)
+def are_precise(coordinates: RoundedCoordinates, k: int) -> bool:
+    """Whether rounded rows distinguish most pairs of a sample from those of the `k` nearest."""
+    half_floors, slack = coordinates.half_floors, coordinates.slack
+    every = torch.arange(len(slack), device=slack.device)
     queries, k = every[:: -(-len(every) // _SAMPLE_ROWS)], min(k + 1, len(every))
-    keys = products_of_codes(view.at(queries), view.at(every)).double() - view.half_floors
-    lower = (keys - view.half_floors[queries, None]) * -2
-    upper = lower + 2 * (view.slack[queries, None] + view.slack)
+    keys = products_in_float32(coordinates.at(queries), coordinates.at(every)).double() - half_floors
+    lower = (keys - half_floors[queries, None]) * -2
+    upper = lower + 2 * (slack[queries, None] + slack)
     reach = upper.topk(k, dim=1, largest=False).values[:, -1:]
     return int((lower <= reach).sum()) <= len(queries) * (4 * k + _MAX_EXTRA)
 
 
 @cache
-def code_dtype(device: torch.device) -> torch.dtype:
+def rounding_on(device: torch.device) -> torch.dtype:
     """float16 if its products on `device` meet the bounds, else float32; tested once per device.
 
     Raises:
@@ -179,7 +178,7 @@ _JUST_BELOW = 2.0**-11 - 2.0**-22  # its square is lost in a sum with 1 that tru
 
 
 def _is_proven(dtype: torch.dtype, device: torch.device, width: int) -> bool:
-    """Whether errors of products of difficult codes are at most 3/4 of gamma in float16, gamma in float32."""
+    """Whether errors of products of difficult rows are at most 3/4 of gamma in float16, gamma in float32."""
     generator = torch.Generator().manual_seed(0)
     both = torch.randn(2, _ROWS, width, generator=generator, device="cpu")
     both[:, : _ROWS // 2].abs_()
@@ -192,10 +191,10 @@ def _is_proven(dtype: torch.dtype, device: torch.device, width: int) -> bool:
     exact = x.double() @ y.double().T
     bound = slack_factor(width, 0.75 * 2.0**-22 if dtype == torch.float16 else 2.0**-24) / 2
     try:
-        found = products_of_codes(x.to(device), y.to(device)).cpu()
+        products = products_in_float32(x.to(device), y.to(device)).cpu()
     except (TypeError, RuntimeError) as error:  # before torch 2.8, or without a kernel
         if is_out_of_memory(error):  # which is no error of products
             raise
         return False
     sizes = x.double().norm(dim=1)[:, None] * y.double().norm(dim=1)
-    return found.dtype == torch.float32 and bool(((found - exact).abs() <= bound * sizes).all())
+    return products.dtype == torch.float32 and bool(((products - exact).abs() <= bound * sizes).all())

@@ -26,7 +26,7 @@ _HALVES_OF_A_ROW, _ONE_SHORT_ROW_OF = 50, 100
 class Halves:
     """Which of n rows belong to which halves."""
 
-    member: Tensor  # (n, w) int64; bit b % 64 of word b // 64 is set where the row belongs to half b
+    masks: Tensor  # (n, w) int64; bit b % 64 of word b // 64 is set where the row belongs to half b
     count: int  # number of halves B. Halves 2 s and 2 s + 1 share no row
     size: int  # rows of each half, floor(n / 2); of an odd n, one row belongs to neither half of a pair
 
@@ -44,10 +44,10 @@ class Halves:
 
     def members(self) -> Tensor:
         """Which rows belong to each half: (B, n) bool."""
-        return unpacked(self.member).T[: self.count]
+        return unpacked(self.masks).T[: self.count]
 
     def __len__(self) -> int:
-        return len(self.member)
+        return len(self.masks)
 
     def totals(self, bits: Tensor) -> Tensor:
         """How many of `bits` (p, w) are set for each half, (B,) int64."""
@@ -90,7 +90,7 @@ def counted(bits: Tensor) -> Tensor:
     """
     if bits.device.type != "cpu":
         return unpacked(bits).sum(dim=0)
-    parts, weights, weight = [bits[:0]], list[int](), 1
+    words, weights, weight = [bits[:0]], list[int](), 1
     while len(bits):
         carries = [bits[:0]]
         while len(bits) > _FEW:
@@ -99,20 +99,20 @@ def counted(bits: Tensor) -> Tensor:
             either = a ^ b
             carries.append((a & b).bitwise_or_(either & c))
             bits = torch.cat([either.bitwise_xor_(c), bits[3 * third :]])
-        parts.append(bits)
+        words.append(bits)
         weights += [weight] * len(bits)
         bits, weight = torch.cat(carries), 2 * weight
-    each = unpacked(torch.cat(parts)).long()
+    each = unpacked(torch.cat(words)).long()
     return (each * torch.tensor(weights, device=each.device)[:, None]).sum(dim=0)
 
 
 class Hits:
     """Number of hits of each row in each half, counted up to `most`."""
 
-    def __init__(self, member: Tensor, most: int) -> None:
-        self.planes = (~member).repeat(most, 1, 1)
-        self._settled = torch.zeros(len(member), dtype=torch.bool, device=member.device)
-        self._taken = torch.empty(len(member), dtype=torch.int64, device=member.device)
+    def __init__(self, masks: Tensor, most: int) -> None:
+        self.planes = (~masks).repeat(most, 1, 1)
+        self._settled = torch.zeros(len(masks), dtype=torch.bool, device=masks.device)
+        self._taken = torch.empty(len(masks), dtype=torch.int64, device=masks.device)
 
     def unsettled(self, rows: Tensor) -> Tensor:
         """Indices into `rows` (p,) of rows with counts below `most` in some half."""

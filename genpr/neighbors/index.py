@@ -1,11 +1,11 @@
-"""Index of a set for the search: coordinates and cells in a frame that sets share, and the choice of the frame.
+"""Index of a set for the search: coordinates and clusters in a projection that sets share, and the choice of the projection.
 
 Few coordinates make products cheap but leave many pairs to verify; all coordinates leave nearly none. The number of pairs
-left is estimated on a sample. A frame affects speed, never a result.
+left is estimated on a sample. A projection affects speed, never a result.
 
-A row belongs to the cell of the nearest of a few centers (a Voronoi cell). Two functions of position with Lipschitz constant 1
-bound the distance from a row y to a block of rows of one cell a: the distance to the center of a, and, for the center c
-of the cell of y, the distance to the plane half-way between a and c.
+A row belongs to the cluster of the nearest of a few centers (a Voronoi cell). Two functions of position with Lipschitz constant 1
+bound the distance from a row y to a block of rows of one cluster a: the distance to the center of a, and, for the center c
+of the cluster of y, the distance to the plane half-way between a and c.
 """
 
 from __future__ import annotations
@@ -15,36 +15,87 @@ import math
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import ClassVar, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from genpr.distributed import content_hash
 from genpr.memory import free_memory_on
-from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
+from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, bounds_of_pairs, represent, slack_factor
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import pieces_of
+from genpr.neighbors.distance import blocks_of
 from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
-from genpr.neighbors.engine_cuda import CodedView, are_codes_precise, code_dtype
+from genpr.neighbors.engine_cuda import RoundedCoordinates, are_precise, rounding_on
+
+_Columns = TypeVar("_Columns", contravariant=True)
+
+
+class Keys(Protocol[_Columns]):
+    """Keys of some rows with columns; see `bounds`."""
+
+    def above(self, lowest: Tensor, columns: _Columns, /, *bands: Tensor) -> tuple[Tensor, ...]:
+        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of the columns.
+
+        Returns positions in the block of rows and in all bands, keys, and their doubts.
+        """
+
+
+class Coordinates(Protocol):
+    """Coordinates of n rows whose products bound squared distances; all sets of a search have those of one projection."""
+
+    @property
+    def width(self) -> int:
+        """Coordinates per row."""
+
+    @property
+    def slack(self) -> Tensor:
+        """(n,) float64, infinite for rows that the coordinates cannot represent."""
+
+    @property
+    def joins_bands(self) -> bool:
+        """Whether a tile may have columns of several bands of similar reach."""
+
+    def queries(self, rows: Tensor, /) -> Tensor:
+        """(p, w) float32 for `rows` (p,): its inner products with `columns` are keys."""
+
+    def columns(self, rows: Tensor, /) -> Tensor:
+        """(p, w) float32. See `queries`."""
+
+    def gap(self, rows: Tensor, others: Self, columns: Tensor, /) -> Tensor:
+        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
+
+    def keys(self, block: Tensor, tiles: Tiles, /) -> Keys[Self]:
+        """Keys of the rows of `block`."""
+
+    def nearest(
+        self, block: Tensor, others: Self, columns: Tensor, count: int, tiles: Tiles, /
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Some `count` of `columns` (c,) of `others` near each row of `block`: (r, count), and bounds on squared distances."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ProjectedCoordinates:
     """Coordinates q of n rows, and their floors. See `bounds`."""
 
     features: Tensor  # (n, d) float32 or float16, the original values
     center: Tensor  # (d,) float32
-    scale: float  # as in `Frame`
+    scale: float  # as in `Projection`
     width: int  # coordinates per row, w
     # q, -half_floors and 1, (n, w + 2) float32; None without a basis: recomputing q costs no more than reading it
     augmented: Tensor | None
     half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
-    slack: Tensor  # (n,) float64, infinite for rows outside of the frame's range, whose coordinates are zero
+    slack: (
+        Tensor  # (n,) float64, infinite for rows outside of the range of float32, whose coordinates are zero
+    )
     residual: Tensor  # (n,) float64, at least the norm of the part outside of the coordinates
 
+    joins_bands: ClassVar[bool] = False  # the threshold of a row is part of it
+
     @classmethod
-    def from_features(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> View:
+    def from_features(
+        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None
+    ) -> ProjectedCoordinates:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all coordinates."""
         n, device = len(features), features.device
         width = len(center) if basis is None else basis.shape[1] + 1
@@ -53,64 +104,71 @@ class View:
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
         tolerance = 0.0 if basis is None else basis_tolerance(basis)
 
-        def put(rows: slice) -> None:
-            piece = represent(features[rows], center, scale, basis, tolerance)
-            slack[rows], residual[rows] = piece.slack, piece.residual
-            half_floors[rows] = _half_floors(piece.coordinates, piece.slack)
+        def put(block: slice) -> None:
+            some = represent(features[block], center, scale, basis, tolerance)
+            slack[block], residual[block] = some.slack, some.residual
+            half_floors[block] = _half_floors(some.coordinates, some.slack)
             if augmented is not None:
-                augmented[rows, :-2] = piece.coordinates
+                augmented[block, :-2] = some.coordinates
 
         with Workers(device) as workers:
-            deque(workers.map(put, pieces_of(features)), maxlen=0)
+            deque(workers.map(put, blocks_of(features)), maxlen=0)
         if augmented is not None:
             augmented[:, -2], augmented[:, -1] = -half_floors, 1
         return cls(features, center, scale, width, augmented, half_floors, slack, residual)
 
     @property
-    def coordinates(self) -> Tensor:
+    def values(self) -> Tensor:
         """q, (n, w) float32."""
         if self.augmented is not None:
             return self.augmented[:, :-2]
-        return self.left(torch.arange(len(self.slack), device=self.slack.device))[:, :-2]
+        return self.queries(torch.arange(len(self.slack), device=self.slack.device))[:, :-2]
 
-    def left(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys."""
+    def queries(self, rows: Tensor) -> Tensor:
+        """(p, w + 2) float32 for `rows` (p,): its inner products with `columns` are keys."""
         if self.augmented is not None:
             return self.augmented[rows]
         out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
         shift = self.center * -self.scale
-        count = max(1, min(len(rows), profile_of(out.device).passed // self.width))
-        chosen = self.features.new_empty(
-            count, self.width
-        )  # reused: fresh memory costs more than the arithmetic
+        count = max(1, min(len(rows), profile_of(out.device).recomputed // self.width))
+        reused = self.features.new_empty(count, self.width)  # fresh memory costs more than the arithmetic
         for start in range(0, len(rows), count):
-            part = rows[start : start + count]
-            torch.index_select(self.features, 0, part, out=chosen[: len(part)])
+            block = rows[start : start + count]
+            torch.index_select(self.features, 0, block, out=reused[: len(block)])
             # The same as (x - center) * scale, since a power of two commutes with rounding, in one pass.
-            torch.add(shift, chosen[: len(part)], alpha=self.scale, out=out[start : start + count, :-2])
+            torch.add(shift, reused[: len(block)], alpha=self.scale, out=out[start : start + count, :-2])
         too_far = self.slack[rows].isinf()
         if too_far.any():
             out[:, :-2][too_far] = 0
         out[:, -2], out[:, -1] = -self.half_floors[rows], 1
         return out
 
-    def right(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32. See `left`."""
-        out = self.left(rows)
+    def columns(self, rows: Tensor) -> Tensor:
+        """(p, w + 2) float32. See `queries`."""
+        out = self.queries(rows)
         out[:, -1], out[:, -2] = out[:, -2].clone(), 1
         return out
 
-    def gap(self, rows: Tensor, others: View, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+    def gap(self, rows: Tensor, others: ProjectedCoordinates, columns: Tensor) -> Tensor:
+        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
         slack = self.slack[rows] + others.slack[columns]
         return 2 * slack + 4 * self.residual[rows] * others.residual[columns]
 
-    def search(self, block: Tensor, tiles: Tiles) -> ViewSearch:
-        """Prepare a search for large keys of the rows of `block`."""
-        return ViewSearch(self.left(block), min(slack_factor(self.width + 8), 1.0), tiles)
+    def keys(self, block: Tensor, tiles: Tiles) -> ProjectedKeys:
+        """Keys of the rows of `block`."""
+        return ProjectedKeys(self.queries(block), min(slack_factor(self.width + 8), 1.0), tiles)
+
+    def nearest(
+        self, block: Tensor, others: ProjectedCoordinates, columns: Tensor, count: int, tiles: Tiles
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The `count` of `columns` (c,) of `others` with the largest keys, and bounds on squared distances from the features."""
+        near = columns[tiles.topk(self.queries(block), others.columns(columns), count)]
+        i = block.repeat_interleave(count)
+        sq_lower, sq_upper = bounds_of_pairs(self.features, others.features, i, near.flatten())
+        return near, sq_lower.view(near.shape), sq_upper.view(near.shape)
 
 
-class ViewSearch:
+class ProjectedKeys:
     """Keys above a threshold, which is a column of the product, so that only signs have to be found.
 
     The threshold is a term of the product of w + 2 terms and adds to its error: a doubt relative to its size.
@@ -119,15 +177,16 @@ class ViewSearch:
     def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
         self._left, self._floors, self._doubt, self._tiles = left, left[:, -2].double(), doubt, tiles
 
-    def above(self, lowest: Tensor, columns: View, chunk: Tensor) -> tuple[Tensor, ...]:
-        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns.
+    def above(self, lowest: Tensor, columns: ProjectedCoordinates, *bands: Tensor) -> tuple[Tensor, ...]:
+        """Every pair whose key may be at least `lowest` (r,) float64, for a single band (c,) of the columns.
 
-        Returns positions in the block and in the chunk, keys, and their doubts.
+        Returns positions in the block and in the band, keys, and their doubts.
         """
+        (band,) = bands
         # Only this search uses the left factor; its column of floors is replaced by the thresholds.
         self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
         lifted = self._left[:, -2].double() - self._floors
-        i, j, product = self._tiles.non_negative(self._left, columns.right(chunk))
+        i, j, product = self._tiles.non_negative(self._left, columns.columns(band))
         return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
 
 
@@ -151,7 +210,7 @@ _MIN_GAP = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class Clusters:
     """The nearest center of each row (Voronoi cells)."""
 
     label: Tensor  # (n,) int64; c for rows without usable coordinates
@@ -161,8 +220,8 @@ class Cells:
     norms: Tensor  # (n,) float64, norms of the coordinates, at least that of the farthest center
 
     @classmethod
-    def from_coordinates(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
-        """Cells of (n, w) `coordinates`; None where there are no centers."""
+    def from_coordinates(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Clusters | None:
+        """Clusters of (n, w) `coordinates`; None where there are no centers."""
         n = len(coordinates)
         centers = centers[: _MAX_DISTANCES // max(1, n)]
         if len(centers) == 0:
@@ -172,9 +231,9 @@ class Cells:
         sq_centers = centers.square().sum(dim=1)
         for start in range(0, n, 8192):
             rows = slice(start, start + 8192)
-            part = coordinates[rows].double()
-            sq_norms = part.square().sum(dim=1)
-            products = centers @ part.T
+            block = coordinates[rows].double()
+            sq_norms = block.square().sum(dim=1)
+            products = centers @ block.T
             sq_distances[:, rows] = (sq_norms + sq_centers[:, None] - 2 * products).clamp_(min=0)
             norms[rows] = sq_norms.clamp_(min=sq_centers.max()).sqrt_()
         own, label = sq_distances.min(dim=0)
@@ -182,7 +241,7 @@ class Cells:
         gaps = torch.cdist(centers, centers, compute_mode="donot_use_mm_for_euclid_dist")
         return cls(label, sq_distances, own, torch.cat([gaps, torch.zeros_like(gaps[:1])]), norms)
 
-    def within_reach(self, reach: Tensor, others: Cells, block: Tensor) -> Tensor:
+    def within_reach(self, reach: Tensor, others: Clusters, block: Tensor) -> Tensor:
         """Which rows may be within `reach` of a block of `others`: (n,) bool, True wherever that is uncertain."""
         a, count = int(others.label[block[0]]), len(self.sq_distances)
         if a >= count or len(others.sq_distances) != count:
@@ -204,19 +263,21 @@ _MAX_SHIFT = 2.0**100  # of a scaled center: sums with it overflow only for rows
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Projection:
     """An origin, a scale, and optionally a few directions and a partition of space. See `bounds`."""
 
     center: Tensor  # (d,) float32
     # A power of two that brings typical norms near 1, so that squares neither overflow nor vanish
     scale: float
     basis: Tensor | None  # (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates
-    centers: Tensor  # (c, w) float64 coordinates of the centers of cells (Voronoi), c = 0 for no cells
-    codes: torch.dtype | None = None  # of a `CodedView`: float16 or float32; None for a `View`
+    centers: Tensor  # (c, w) float64 coordinates of the centers of clusters, c = 0 for no clusters
+    rounding: torch.dtype | None = (
+        None  # of `RoundedCoordinates`: float16 or float32; None for `ProjectedCoordinates`
+    )
 
     @classmethod
-    def around(cls, features: Tensor) -> Frame:
-        """A frame with all coordinates, centered at the median of evenly spaced rows of (n, d) `features`.
+    def around(cls, features: Tensor) -> Projection:
+        """A projection with all coordinates, centered at the median of evenly spaced rows of (n, d) `features`.
 
         The median is robust to outliers.
         """
@@ -234,28 +295,28 @@ class Frame:
         return cls(center, scale, None, none)
 
     def place(self, features: Tensor) -> IndexedPoints:
-        """An index of (n, d) float32 or float16 `features` in this frame; they are not copied."""
+        """An index of (n, d) float32 or float16 `features` in this projection; they are not copied."""
         placed = IndexedPoints(features, self)
-        if self.codes is None:
-            placed.cells  # noqa: B018 - on all cores, before each thread of a search has one core
+        if self.rounding is None:
+            placed.clusters  # noqa: B018 - on all cores, before each thread of a search has one core
         return placed
 
 
 @dataclass(frozen=True)
 class IndexedPoints:
-    """Features with their representation in a frame, as the bounds need it."""
+    """Features with their coordinates in a projection, as the bounds need them."""
 
     features: Tensor  # (n, d) float32 or float16, the original values, on which all decisions are based
-    frame: Frame  # what its coordinates are relative to
+    projection: Projection  # what its coordinates are relative to
 
     @classmethod
     def from_features(cls, features: Tensor, k: int) -> IndexedPoints:
-        """Index (n, d) rows in the frame in which their `k` nearest are found at the lowest cost."""
-        return choose_frame(features, k).place(features)
+        """Index (n, d) rows in the projection in which their `k` nearest are found at the lowest cost."""
+        return choose_projection(features, k).place(features)
 
-    def in_same_frame(self, features: Tensor) -> IndexedPoints:
-        """Other rows (m, d) in the same frame."""
-        return self.frame.place(features)
+    def in_same_projection(self, features: Tensor) -> IndexedPoints:
+        """Other rows (m, d) in the same projection."""
+        return self.projection.place(features)
 
     @cached_property
     def content(self) -> str:
@@ -263,22 +324,22 @@ class IndexedPoints:
         return content_hash(self.features)
 
     @cached_property
-    def view(self) -> Any:  # noqa: ANN401 - a View or a CodedView, alike for all sets of a frame
-        """Coordinates of the features: a `View`, or a `CodedView` if the frame has codes."""
-        frame = self.frame
+    def coordinates(self) -> Coordinates:
+        """Coordinates of the features."""
+        to = self.projection
         with plain_arithmetic(self.device):
-            if frame.codes is not None:
-                return CodedView.from_features(self.features, frame.center, frame.scale, frame.codes)
-            return View.from_features(self.features, frame.center, frame.scale, frame.basis)
+            if to.rounding is not None:
+                return RoundedCoordinates.from_features(self.features, to.center, to.scale, to.rounding)
+            return ProjectedCoordinates.from_features(self.features, to.center, to.scale, to.basis)
 
     @cached_property
-    def cells(self) -> Cells | None:
-        """The cells of the rows, if the frame has any."""
-        view, centers = self.view, self.frame.centers
-        if self.is_coded or len(centers) == 0:
+    def clusters(self) -> Clusters | None:
+        """The clusters of the rows, if the projection has any."""
+        coordinates, centers = self.coordinates, self.projection.centers
+        if len(centers) == 0 or not isinstance(coordinates, ProjectedCoordinates):
             return None
         with plain_arithmetic(self.device):
-            return Cells.from_coordinates(view.coordinates, view.slack, centers)
+            return Clusters.from_coordinates(coordinates.values, coordinates.slack, centers)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -290,21 +351,15 @@ class IndexedPoints:
 
     def sq_lower(self, keys: Tensor) -> Tensor:
         """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
-        return keys.double() * (-2.0 / self.frame.scale**2)
+        return keys.double() * (-2.0 / self.projection.scale**2)
 
     def sq_gap(self, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
         """Upper minus lower bounds of pairs, in the unit of the features."""
-        gap: Tensor = self.view.gap(rows, others.view, columns)
-        return gap / self.frame.scale**2
+        return self.coordinates.gap(rows, others.coordinates, columns) / self.projection.scale**2
 
-    @property
-    def is_coded(self) -> bool:
-        """Whether bounds are those of a `CodedView`, which are tight for every pair."""
-        return self.frame.codes is not None
-
-    def recoded(self, codes: torch.dtype) -> IndexedPoints:
-        """The same in a frame with other codes."""
-        return IndexedPoints(self.features, replace(self.frame, codes=codes))
+    def rounded_to(self, rounding: torch.dtype) -> IndexedPoints:
+        """The same with coordinates that are rounded to another type."""
+        return IndexedPoints(self.features, replace(self.projection, rounding=rounding))
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
@@ -343,15 +398,15 @@ class _Stage:
 
 _STAGES = (_Stage((64, 96, 128), 0.4), _Stage((192, 256, 384, 512), 0.1), _Stage((768, 1024), 0.0))
 
-_ROWS_PER_CELL = 512
-_MAX_CELLS = 64
-_CELLS_SHARE = 8  # 1/8 of free memory for the distances from all rows to the centers
+_ROWS_PER_CLUSTER = 512
+_MAX_CLUSTERS = 64
+_CLUSTERS_SHARE = 8  # 1/8 of free memory for the distances from all rows to the centers
 _LLOYD_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Evenly spaced rows in a frame with all coordinates, and the reach of the search for some of them."""
+    """Evenly spaced rows in a projection with all coordinates, and the reach of the search for some of them."""
 
     index: Tensor  # (s,) which rows of the set
     rows: Tensor  # (s, d) float32
@@ -360,9 +415,9 @@ class _Sample:
     sq_reach: Tensor  # (a,) float32, about the squared distance to the k-th nearest within the whole set
 
     @classmethod
-    def from_features(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
+    def from_features(cls, features: Tensor, index: Tensor, projection: Projection, k: int) -> _Sample | None:
         """A sample without outliers, to which directions are not to be fitted; None if few rows are left."""
-        rows = torch.sub(features[index], frame.center).mul_(frame.scale)
+        rows = torch.sub(features[index], projection.center).mul_(projection.scale)
         sq_norms = rows.square().sum(dim=1)
         usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
         fits = sq_norms.isfinite() & (sq_norms <= 1e4 * usual)
@@ -379,9 +434,9 @@ class _Sample:
         sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.queries)
         return self._share(sq)
 
-    def candidate_share_of_view(self, view: View, rows: Tensor, zoom: float = 1.0) -> float:
-        """The same for a view of the whole set at `zoom` times the scale; `rows` (s,) are the sample."""
-        keys = view.left(rows[self.queries]) @ view.right(rows).T
+    def candidate_share_in(self, coordinates: Coordinates, rows: Tensor, zoom: float = 1.0) -> float:
+        """The same for coordinates of the whole set at `zoom` times the scale; `rows` (s,) are the sample."""
+        keys = coordinates.queries(rows[self.queries]) @ coordinates.columns(rows).T
         keys[torch.arange(len(keys), device=keys.device), self.queries] = -torch.inf
         return self._share(-2 / zoom**2 * keys)
 
@@ -396,70 +451,77 @@ def _sq_distances(rows: Tensor, sq_norms: Tensor, queries: Tensor) -> Tensor:
     return sq
 
 
-def choose_frame(features: Tensor, k: int) -> Frame:
-    """The frame in which the `k` nearest of (n, d) `features` are found at the lowest cost."""
+def choose_projection(features: Tensor, k: int) -> Projection:
+    """The projection in which the `k` nearest of (n, d) `features` are found at the lowest cost."""
     n, d = features.shape
-    frame = Frame.around(features)
-    if not profile_of(features.device).has_frames:
-        return _coded(frame, features, k)
+    projection = Projection.around(features)
+    if not profile_of(features.device).has_directions:
+        return _rounded(projection, features, k)
     if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
         _log.info(_CHOSEN, n, d, "all coordinates, since there is little to save")
-        return frame
+        return projection
     with plain_arithmetic(features.device):
         halves = _halves(features)
         with Workers(features.device) as workers:
-            fitted, judged = workers.map(lambda half: _Sample.from_features(features, half, frame, k), halves)
+            fitted, judged = workers.map(
+                lambda half: _Sample.from_features(features, half, projection, k), halves
+            )
         if fitted is None or judged is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since most rows are far from each other")
-            return frame
+            return projection
         basis = _cheapest_basis(fitted, judged)
         if basis is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
-            return frame
-        frame = replace(frame, basis=basis)
-        view = View.from_features(features[fitted.index], frame.center, frame.scale, basis)
-        most = free_memory_on(features.device) // (_CELLS_SHARE * n * torch.float64.itemsize)
-        cells = max(1, min(_MAX_CELLS, n // _ROWS_PER_CELL, most))
-        frame = replace(frame, centers=_centers(view.coordinates, cells))
-    _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
-    return frame
+            return projection
+        some = ProjectedCoordinates.from_features(
+            features[fitted.index], projection.center, projection.scale, basis
+        )
+        most = free_memory_on(features.device) // (_CLUSTERS_SHARE * n * torch.float64.itemsize)
+        clusters = max(1, min(_MAX_CLUSTERS, n // _ROWS_PER_CLUSTER, most))
+        projection = replace(projection, basis=basis, centers=_centers(some.values, clusters))
+    _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {clusters} clusters")
+    return projection
 
 
-def _coded(frame: Frame, features: Tensor, k: int) -> Frame:
-    """The frame with float16 codes if their products meet the bounds and leave few pairs, else with float32 codes."""
+def _rounded(projection: Projection, features: Tensor, k: int) -> Projection:
+    """With rows in float16 if their products meet the bounds and leave few pairs, else in float32."""
     with plain_arithmetic(features.device):
-        codes = code_dtype(features.device)
-        if codes == torch.float16:
-            sample = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-            if not are_codes_precise(CodedView.from_features(sample, frame.center, frame.scale, codes), k):
-                codes = torch.float32
-    _log.info(_CHOSEN, *features.shape, f"all coordinates as {codes}")
-    return replace(frame, codes=codes)
+        rounding = rounding_on(features.device)
+        if rounding == torch.float16 and not _is_precise(projection, features, rounding, k):
+            rounding = torch.float32
+    _log.info(_CHOSEN, *features.shape, f"all coordinates as {rounding}")
+    return replace(projection, rounding=rounding)
+
+
+def _is_precise(projection: Projection, features: Tensor, rounding: torch.dtype, k: int) -> bool:
+    """Whether rounded rows of a sample leave few pairs."""
+    some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
+    return are_precise(
+        RoundedCoordinates.from_features(some, projection.center, projection.scale, rounding), k
+    )
 
 
 def is_suitable(points: IndexedPoints, k: int) -> bool:
-    """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
+    """Whether the projection of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
-    It does not if verifying pairs would cost more than the products; then a new frame is worth its cost. For small
-    sets a new frame costs little.
+    It does not if verifying pairs would cost more than the products; then a new projection is worth its cost. For small
+    sets a new one costs little.
     """
     if len(points) < _MIN_ROWS:
         return False
-    frame, features = points.frame, points.features
-    if frame.codes == torch.float16:
-        rows = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-        with plain_arithmetic(points.device):
-            return are_codes_precise(CodedView.from_features(rows, frame.center, frame.scale, frame.codes), k)
-    if frame.basis is None:
-        return False
+    projection, features = points.projection, points.features
     with plain_arithmetic(points.device):
-        own = Frame.around(features)
+        if projection.rounding == torch.float16:
+            return _is_precise(projection, features, torch.float16, k)
+        if projection.basis is None:
+            return False
+        own = Projection.around(features)
         _, judged = _halves(features)
         sample = _Sample.from_features(features, judged, own, k)
         if sample is None:
             return False
-        share = sample.candidate_share_of_view(points.view, sample.index, frame.scale / own.scale)
-    of_products = _PER_COORDINATE * points.view.width + _PER_PAIR
+        share = sample.candidate_share_in(points.coordinates, sample.index, projection.scale / own.scale)
+    of_products = _PER_COORDINATE * points.coordinates.width + _PER_PAIR
     return bool(share * _cost_of_candidates(features.shape[1]) <= of_products)
 
 

@@ -2,8 +2,8 @@
 
 1. Products with rows of the same block and rows near the center give every row an upper bound on the distance to its
    k-th neighbor: its reach.
-2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
-   pairs found, shrink the reach during the sweep.
+2. One sweep over half of all pairs finds those within reach. Float32 differences, computed for batches of these pairs,
+   shrink the reach during the sweep.
 3. Pairs that differences leave undecided, about one per row, are computed by the definition.
 
 `NeighborLists` are for resampling; no decision uses them. Their distances have the precision of float32. Intervals compare
@@ -19,22 +19,12 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.balls import Ties
-from genpr.neighbors.bounds import bounds_of_differences
+from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import float_sq_distances_at, pieces_of, sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS, Engine, Tiles, Workers, plain_arithmetic
+from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
+from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
-from genpr.neighbors.search import (
-    Advance,
-    ClosestPairs,
-    Pairs,
-    bounds_of_pairs,
-    in_reach,
-    no_advance,
-    shared_blocks,
-    sweep_between,
-    sweep_within,
-)
+from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, shared_blocks, sweep_between, sweep_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +53,6 @@ class NeighborLists:
     def length(self) -> int:
         """L."""
         return self.index.shape[1]
-
-
-def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> Tensor:
-    """Squared distances between rows `i` of `x` and rows `j` of `y`, computed in float32: (p,) float64.
-
-    Equal for equal vectors, in either order. Distances beyond the range of float32 are computed in float64.
-    """
-    is_cpu = x.device.type == "cpu"  # on a GPU, the order of a reduction depends on the number of rows
-    sq = engine.sq_differences(x, y, i, j).double() if is_cpu else float_sq_distances_at(x, y, i, j)
-    beyond = (~sq.isfinite()).nonzero()[:, 0]
-    if len(beyond):
-        sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
-    return sq
-
-
-def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
-    """`near_sq_distances` between all rows of two small sets: (n, m) float64."""
-    n, m = len(x), len(y)
-    i = torch.arange(n, device=x.device).repeat_interleave(m)
-    return near_sq_distances(x, y, i, torch.arange(m, device=x.device).repeat(n), engine).view(n, m)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +117,15 @@ class DirectedPairs:
             of_row = radii[self.row]
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
         sq = self._verified(features, is_open, workers).sq_lower
-        reached = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
-        return torch.stack([others.bincount(minlength=len(self.size)) for others in reached])
+        contained = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
+        return torch.stack([others.bincount(minlength=len(self.size)) for others in contained])
 
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> DirectedPairs:
         at, most = is_open.nonzero()[:, 0], profile_of(is_open.device).verified
-        split = zip(torch.split(self.row[at], most), torch.split(self.other[at], most), strict=True)
-        found = workers.map_shared(lambda part: (sq_distances_at(features, features, *part),), list(split))
+        pairs = list(zip(torch.split(self.row[at], most), torch.split(self.other[at], most), strict=True))
+        exact = workers.map_shared(lambda some: (sq_distances_at(features, features, *some),), pairs)
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
-        sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in found])
+        sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in exact])
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
 
 
@@ -166,7 +136,7 @@ def padded(values: Tensor, value: float) -> Tensor:
 
 _MARGIN = 7  # rows beyond k that are computed for a first reach
 _FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
-# For larger k, this many times as many rows around the center of a cell are searched.
+# For larger k, this many times as many rows around the center of a cluster are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns that are searched for rows with too few others in their block
 # In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless they are
@@ -174,70 +144,65 @@ _SPREAD_ROWS = 2048  # columns that are searched for rows with too few others in
 _CENTRAL, _CENTRAL_OF = 128, 2**14
 _CENTRAL_ELEMENTS = 2**21  # elements at once
 _MASSES = 2**15  # pairs at once
-_SPREAD_CODES, _SPREAD_SHARE = 4096, 32  # columns for a first reach by codes: 4,096 or one row in 32
-_MANY_PER_ROW = 64  # pairs found at once by codes; more are reduced before the search continues
+_SPREAD_JOINED, _SPREAD_SHARE = 4096, 32  # columns for a first reach in large tiles: 4,096 or one row in 32
 
 
-def near_candidates(
-    points: IndexedPoints, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
-) -> tuple[DirectedPairs, Tensor]:
+def near_candidates(points: IndexedPoints, k: int, search: Search) -> tuple[DirectedPairs, Tensor]:
     """For each row, the others that may be among its `k` nearest, or as near as these.
 
     Rows with k copies have none; their copies are the second result, (n, k) int64, -1 for all other rows.
     """
-    sq_reach, copies = _first_reach(points, k, engine, workers)
-    return DirectedPairs.from_pairs(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
+    sq_reach, copies = _first_reach(points, k, search)
+    return DirectedPairs.from_pairs(_closest(points, k, sq_reach, search), sq_reach), copies
 
 
-def _first_reach(points: IndexedPoints, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
+def _first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
     """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its block and near the center.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
     holds -1 for all other rows.
     """
-    n = len(points)
+    n, coordinates = len(points), points.coordinates
     sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
     copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
-    tiles = engine.tiles(points.view.width, points.device)
-    limit = min(tiles.rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1])
-    spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
-    if points.is_coded:
-        spaced = _spread(n, k, points.device)
-        limit = max(1, tiles.rows * tiles.columns // len(spaced))
-    central = spaced if points.is_coded else _central(points)
+    tiles = search.engine.tiles(coordinates.width, points.device)
+    spread = _spread(points, k, tiles)
+    if spread is None:
+        limit = min(tiles.rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1])
+        spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
+        central = _central(points)
+    else:
+        limit = max(1, tiles.rows * tiles.columns // len(spread))
 
     def reach_of(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if points.is_coded:
-            return _nearest_by_codes(points, block, spaced, k, tiles)
-        columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
-        return _nearest_among(points, block, columns, k, engine)
+        """Some k nearest others, (b, k), with the lower and the upper bound on the k-th distance, (b,)."""
+        columns = spread
+        if columns is None:
+            columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
+        count = min(k + _MARGIN, len(columns))
+        near, sq_lower, sq_upper = coordinates.nearest(block, coordinates, columns, count, tiles)
+        sq_upper, order = sq_upper.masked_fill(near == block[:, None], torch.inf).sort(dim=1)
+        last = sq_lower.gather(1, order[:, k - 1, None])[:, 0]
+        return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
 
-    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, workers)
-    for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(reach_of, blocks), strict=True):
+    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, search.workers)
+    reaches = search.workers.map_shared(reach_of, blocks)
+    for block, (near, sq_lower, sq_upper) in zip(blocks, reaches, strict=True):
         sq_reach[block] = sq_upper
         everything = (sq_lower <= 0).nonzero()[:, 0]
-        for piece in pieces_of(points.features, len(everything) * k):
-            at = everything[piece.start // k : piece.stop // k]
+        for some in blocks_of(points.features, len(everything) * k):
+            at = everything[some.start // k : some.stop // k]
             at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
             sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
     return sq_reach, copies
 
 
-def _spread(n: int, k: int, device: torch.device) -> Tensor:
-    """More than k rows of n that give every row a first reach, which about 60 rows are then within."""
-    return evenly_spaced(n, max(_SPREAD_CODES, n // _SPREAD_SHARE, 64 * k), device)
-
-
-def _nearest_by_codes(
-    points: IndexedPoints, rows: Tensor, columns: Tensor, k: int, tiles: Tiles
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_nearest_among`, by the bounds of codes; one of the columns may be the row itself."""
-    count, scale = min(k + 1, len(columns)), points.frame.scale
-    near, lower, upper = points.view.search(rows, tiles).nearest(points.view, columns, count)
-    is_other = near != rows[:, None]
-    order = is_other.logical_not().long().argsort(dim=1, stable=True)[:, :k]
-    near, lower, upper = (each.gather(1, order) for each in (near, lower, upper))
-    return near, lower[:, -1] / scale**2, upper[:, -1] / scale**2
+def _spread(points: IndexedPoints, k: int, tiles: Tiles) -> Tensor | None:
+    """More than k rows that give every row a first reach, which about 60 rows are then within; None where fewer are faster."""
+    if not points.coordinates.joins_bands:
+        return None
+    n = len(points)
+    return evenly_spaced(n, max(_SPREAD_JOINED, n // _SPREAD_SHARE, 64 * k), points.device)
 
 
 def _central(points: IndexedPoints) -> Tensor:
@@ -246,70 +211,50 @@ def _central(points: IndexedPoints) -> Tensor:
     norms = torch.empty(len(sample), dtype=torch.float32, device=points.device)
     step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
     for start in range(0, len(sample), step):
-        part = slice(start, start + step)
-        norms[part] = (points.features[sample[part]].float() - points.frame.center).square_().sum(dim=1)
+        block = slice(start, start + step)
+        moved = points.features[sample[block]].float() - points.projection.center
+        norms[block] = moved.square_().sum(dim=1)
     return sample[norms.topk(min(_CENTRAL, len(sample)), largest=False).indices]
 
 
 def _around(points: IndexedPoints, block: Tensor, k: int, spaced: Tensor) -> Tensor:
-    """Rows (c,), c > k, that probably include near neighbors of a `block` of one cell."""
-    cells = points.cells
+    """Rows (c,), c > k, that probably include near neighbors of a `block` of one cluster."""
+    clusters = points.clusters
     if (
         k > _MAX_FEW_NEIGHBORS
-        and cells is not None
-        and (label := int(cells.label[block[0]])) < len(cells.sq_distances)
+        and clusters is not None
+        and (label := int(clusters.label[block[0]])) < len(clusters.sq_distances)
     ):
-        return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
+        return clusters.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
     return block if len(block) > k else spaced
 
 
-def _nearest_among(
-    points: IndexedPoints, rows: Tensor, columns: Tensor, k: int, engine: Engine
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The k nearest among `columns` (c,), (r, k), with the lower and the upper bound on the k-th distance, (r,)."""
-    count = min(k + _MARGIN, len(columns))
-    near = columns[engine.largest(points.view.left(rows), points.view.right(columns), count)]
-    i = rows.repeat_interleave(count)
-    sq_lower, sq_upper = bounds_of_pairs(points.features, points.features, i, near.flatten(), engine)
-    sq_upper = sq_upper.view(near.shape).masked_fill(near == rows[:, None], torch.inf)
-    sq_upper, order = sq_upper.sort(dim=1)
-    last = sq_lower.view(near.shape).gather(1, order[:, k - 1, None])[:, 0]
-    return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
-
-
-def _closest(
-    points: IndexedPoints,
-    k: int,
-    sq_reach: Tensor,
-    engine: Engine,
-    workers: Workers,
-    advance: Advance = no_advance,
-) -> Pairs:
+def _closest(points: IndexedPoints, k: int, sq_reach: Tensor, search: Search) -> Pairs:
     """All pairs within the reach of one of their rows; `sq_reach` shrinks in place."""
-    x, closest = points.features, ClosestPairs.empty(sq_reach, k)
+    x, closest, n = points.features, ClosestPairs.empty(sq_reach, k), len(sq_reach)
+    least = profile_of(points.device).differences_from * n
 
     def sharpen(pairs: Pairs) -> Pairs:
-        if points.is_coded and len(pairs) < max(_MASSES, _MANY_PER_ROW * len(sq_reach)):
-            return pairs
-        pairs = in_reach(pairs, sq_reach)
-        if points.is_coded:
-            found, pairs = len(pairs), shrunk(pairs)
-            if 2 * len(pairs) < found:
+        if least:
+            if len(pairs) < max(_MASSES, least):
                 return pairs
-        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j, engine))
-        if len(pairs) < max(_MASSES, len(sq_reach) // 8):
-            return pairs
-        # Near copies give thousands of pairs per row, most of them farther than k others of the same portion.
-        return shrunk(pairs)
+            before, pairs = len(pairs), shrunk(in_reach(pairs, sq_reach))
+            if 2 * len(pairs) < before:
+                return pairs
+        else:
+            pairs = in_reach(pairs, sq_reach)
+        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j))
+        # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
+        return pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
 
     def shrunk(pairs: Pairs) -> Pairs:
-        portion = ClosestPairs.empty(sq_reach, k)
-        portion.add(pairs)
-        return portion.pairs()
+        batch = ClosestPairs.empty(sq_reach, k)
+        batch.add(pairs)
+        return batch.pairs()
 
-    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, advance):
+    for pairs in sweep_within(points, sq_reach, search, sharpen):
         closest.add(pairs)
-    return _of_all(closest.pairs(), sq_reach, k, workers)
+    return _of_all(closest.pairs(), sq_reach, k, search.workers)
 
 
 def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
@@ -320,16 +265,14 @@ def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
     if workers.communicator.size == 1:
         return pairs
     closest = ClosestPairs.empty(sq_reach, k)
-    for part in pairs.all_gather(workers.communicator):
-        closest.add(part)
+    for of_rank in pairs.all_gather(workers.communicator):
+        closest.add(of_rank)
     return closest.pairs()
 
 
-_MARGIN_BETWEEN = 7  # points beyond k that are computed for a first reach
-_FIRST_POINTS = 384, 1024  # minimum and maximum points that are searched for them
 # Minimum pairs per merge: in all, and as a multiple of k per query.
-_PORTION, _PER_QUERY = 2**16, 4
-_CROWD = 2**15  # pairs of one portion from which on they are reduced at once
+_BATCH, _PER_QUERY = 2**16, 4
+_CROWD = 2**15  # pairs of one batch from which on they are reduced at once
 _SURPLUS = 256  # copies beyond the k-th from which on the search leaves them out
 
 
@@ -346,16 +289,13 @@ def nearest_between(
     Point i is not excluded for query i. If very many points are exactly as far from a query as its k-th nearest, as on
     a lattice, each of them costs a distance by the definition; copies of a point beyond the k-th cost nothing.
     """
-    inputs = {"queries": queries, "features": points, "k": k}
-    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
-        found = _without_surplus(points.features, k)
+    with engine.search(points.device, advance, queries=queries, features=points, k=k) as search:
+        some = _without_surplus(points.features, k)
         # From rank 0, so that all ranks use the same points.
-        found_there = workers.from_rank0([] if found is None else [found])
-        kept = found_there[0] if found_there else None
+        kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
         if kept is not None:
-            points = points.in_same_frame(points.features[kept])
-        sq_reach = _first_reach_between(queries, points, k, engine, workers)
-        index, sq = _swept(queries, points, k, sq_reach, engine, workers, advance)
+            points = points.in_same_projection(points.features[kept])
+        index, sq = _swept(queries, points, k, _first_reach_between(queries, points, k, search), search)
         return index if kept is None else kept[index], sq
 
 
@@ -367,12 +307,12 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     n, d = features.shape
     direction = torch.rand(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     direction = direction.to(features.device)
-    projection = torch.cat([features[piece].double() @ direction for piece in pieces_of(features)])
+    projection = torch.cat([features[block].double() @ direction for block in blocks_of(features)])
     value, order = projection.sort(stable=True)
     follows = torch.zeros(n, dtype=torch.bool, device=features.device)
     same = (value[1:] == value[:-1]).nonzero()[:, 0]
-    for piece in pieces_of(features, len(same)):
-        at = same[piece]
+    for some in blocks_of(features, len(same)):
+        at = same[some]
         follows[at + 1] = (features[order[at]] == features[order[at + 1]]).all(dim=1)
     place = torch.arange(n, device=features.device)
     first = place.where(~follows, torch.zeros_like(place)).cummax(dim=0).values
@@ -382,64 +322,50 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     return order[~surplus].sort().values
 
 
-def _first_reach_between(
-    queries: IndexedPoints, points: IndexedPoints, k: int, engine: Engine, workers: Workers
-) -> Tensor:
-    """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cell or of all."""
-    n = len(points)
-    tiles = engine.tiles(points.view.width, points.device)
-    limit = tiles.rows
-    few = max(min(max(_FIRST_POINTS[0], n // 16), _FIRST_POINTS[1]), k + _MARGIN_BETWEEN)
-    spaced = evenly_spaced(n, few, points.device)
-    if queries.is_coded:
-        spaced = _spread(n, k, points.device)
-        limit = max(1, tiles.rows * tiles.columns // len(spaced))
+def _first_reach_between(queries: IndexedPoints, points: IndexedPoints, k: int, search: Search) -> Tensor:
+    """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cluster or of all."""
+    n, of_points = len(points), points.coordinates
+    tiles = search.engine.tiles(of_points.width, points.device)
+    few = max(min(max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]), k + _MARGIN)
+    spread = _spread(points, k, tiles)
+    spaced = evenly_spaced(n, few, points.device) if spread is None else spread
+    limit = tiles.rows if spread is None else max(1, tiles.rows * tiles.columns // len(spread))
 
     def reach_of(block: Tensor) -> tuple[Tensor]:
-        if queries.is_coded:
-            _, _, upper = queries.view.search(block, tiles).nearest(points.view, spaced, k)
-            return (upper[:, -1] / queries.frame.scale**2,)
-        columns = _of_cell(queries, points, block, few)
+        columns = _of_cluster(queries, points, block, few)
         columns = spaced if len(columns) < k else columns
-        count = min(k + _MARGIN_BETWEEN, len(columns))
-        near = columns[engine.largest(queries.view.left(block), points.view.right(columns), count)]
-        i = block.repeat_interleave(count)
-        _, sq_upper = bounds_of_pairs(queries.features, points.features, i, near.flatten(), engine)
-        return (sq_upper.view(near.shape).sort(dim=1).values[:, k - 1],)
+        count = min(k + _MARGIN, len(columns))
+        _, _, sq_upper = queries.coordinates.nearest(block, of_points, columns, count, tiles)
+        return (sq_upper.sort(dim=1).values[:, k - 1],)
 
     sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
-    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit, workers)
-    for block, (sq_upper,) in zip(blocks, workers.map_shared(reach_of, blocks), strict=True):
+    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit, search.workers)
+    for block, (sq_upper,) in zip(blocks, search.workers.map_shared(reach_of, blocks), strict=True):
         sq_reach[block] = sq_upper
     return sq_reach
 
 
-def _of_cell(queries: IndexedPoints, points: IndexedPoints, block: Tensor, few: int) -> Tensor:
-    """At most `few` points of the cell that the queries of `block` lie in."""
-    if queries.cells is None or points.cells is None:
+def _of_cluster(queries: IndexedPoints, points: IndexedPoints, block: Tensor, few: int) -> Tensor:
+    """At most `few` points of the cluster that the queries of `block` lie in."""
+    if queries.clusters is None or points.clusters is None:
         return block[:0]
-    members = (points.cells.label == queries.cells.label[block[0]]).nonzero()[:, 0]
+    members = (points.clusters.label == queries.clusters.label[block[0]]).nonzero()[:, 0]
     return members[evenly_spaced(len(members), few, members.device)]
 
 
 def _swept(
-    queries: IndexedPoints,
-    points: IndexedPoints,
-    k: int,
-    sq_reach: Tensor,
-    engine: Engine,
-    workers: Workers,
-    advance: Advance,
+    queries: IndexedPoints, points: IndexedPoints, k: int, sq_reach: Tensor, search: Search
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) from one sweep; `sq_reach` shrinks in place."""
     x, y = queries.features, points.features
     nothing = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
+    is_slow = profile_of(points.device).differences_from > 0
 
     def sharpen(pairs: Pairs) -> Pairs:
         pairs = pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
-        if queries.is_coded:
+        if is_slow:
             pairs = _within_kth(pairs, sq_reach, k)
-        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j, engine))
+        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
         pairs = _within_kth(pairs, sq_reach, k)
         if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
             return pairs
@@ -447,15 +373,15 @@ def _swept(
         pairs = _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
         return _within_kth(pairs, sq_reach, k)
 
-    nearest = _Nearest(queries, points, k, sq_reach, workers)
-    for pairs in sweep_between(queries, points, sq_reach, nothing, engine, workers, sharpen, advance):
+    nearest = _Nearest(queries, points, k, sq_reach, search.workers)
+    for pairs in sweep_between(queries, points, sq_reach, nothing, search, sharpen):
         nearest.add(pairs)
     return nearest.resolved()
 
 
 @dataclass(slots=True)
 class _Nearest:
-    """The pairs found so far that may be among the k nearest points of a query."""
+    """The pairs so far that may be among the k nearest points of a query."""
 
     queries: IndexedPoints
     points: IndexedPoints
@@ -469,7 +395,7 @@ class _Nearest:
         """Add pairs, none of which was added before."""
         self._kept.append(pairs)
         self._waiting += len(pairs)
-        worth = max(_PORTION, _PER_QUERY * self.k * len(self.queries))
+        worth = max(_BATCH, _PER_QUERY * self.k * len(self.queries))
         if self._waiting < worth:
             return
         left = _within_kth(self._joined(), self.sq_reach, self.k)
@@ -483,7 +409,7 @@ class _Nearest:
         pairs = self._with_exact_distances(_within_kth(self._joined(), self.sq_reach, self.k))
         if communicator.size > 1:  # each query belongs to one rank
             pairs = Pairs.joined(pairs.all_gather(communicator))
-            pairs = pairs.part(pairs.i.argsort(stable=True))
+            pairs = pairs.at(pairs.i.argsort(stable=True))
         return pairs.j.view(shape), pairs.sq_lower.view(shape)
 
     def _joined(self) -> Pairs:
@@ -492,8 +418,8 @@ class _Nearest:
     def _with_exact_distances(self, pairs: Pairs) -> Pairs:
         x, y = self.queries.features, self.points.features
         most = profile_of(pairs.i.device).verified
-        parts = zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True)
-        sq = torch.cat(list(self.workers.map(lambda part: sq_distances_at(x, y, *part), parts)))
+        batches = zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True)
+        sq = torch.cat(list(self.workers.map(lambda batch: sq_distances_at(x, y, *batch), batches)))
         return _first_k(pairs, sq, self.k)
 
 
@@ -533,61 +459,58 @@ def _ranks(rows: Tensor) -> Tensor:
 
 
 _ROWS, _COLUMNS = 512, 4096  # per product
-_MAX_DIRECT_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
+_MAX_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
 
 
-def extended_lists(
-    points: IndexedPoints, rows: Tensor, length: int, engine: Engine, workers: Workers
-) -> NeighborLists:
+def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Search) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
-    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _MIN_WIDTH) <= _MAX_DIRECT_ELEMENTS:
-        every = all_near_sq_distances(x[rows], x, engine).scatter_(1, rows[:, None], torch.inf)
-        every, order = every.sort(dim=1, stable=True)
-        return NeighborLists(order[:, :length], every[:, :length])
-    queries = points.in_same_frame(x[rows])
-    blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
-    found = workers.map_shared(
-        lambda block: (_first_reach_of_rows(points, rows, queries, block, length, engine),), blocks
+    everything = torch.arange(len(x), device=x.device)
+    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _MIN_WIDTH) <= _MAX_ELEMENTS:
+        sq = near_sq_distances(x, x, rows.repeat_interleave(len(x)), everything.repeat(len(rows)))
+        sq, order = sq.view(len(rows), len(x)).scatter_(1, rows[:, None], torch.inf).sort(dim=1, stable=True)
+        return NeighborLists(order[:, :length], sq[:, :length])
+    queries = points.in_same_projection(x[rows])
+    blocks = torch.split(everything[: len(rows)], _ROWS)
+    reaches = search.workers.map_shared(
+        lambda block: (_first_reach_of_rows(points, rows, queries, block, length),), blocks
     )
-    sq_reach = torch.cat([reach for (reach,) in found])
+    sq_reach = torch.cat([reach for (reach,) in reaches])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
 
     def distances_of(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
         i, j = pairs.i[others], pairs.j[others]
-        return i, j, near_sq_distances(queries.features, x, i, j, engine)
+        return i, j, near_sq_distances(queries.features, x, i, j)
 
-    parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
-    parts += sweep_between(queries, points, sq_reach, nothing, engine, workers, distances_of)
-    found_here = (torch.cat(part) for part in zip(*parts, strict=True))
-    i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
-    order = j.argsort()  # so that the first of equally far points is listed, whichever thread found it
+    batches = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may have no pairs
+    batches += sweep_between(queries, points, sq_reach, nothing, search, distances_of)
+    own = (torch.cat(each) for each in zip(*batches, strict=True))
+    i, j, sq = (torch.cat(search.workers.communicator.all_gather(each)) for each in own)
+    order = j.argsort()  # so that the first of equally far points is listed, whichever thread came first
     order = order[sq[order].argsort(stable=True)]
     order = order[i[order].argsort(stable=True)]
-    first = torch.searchsorted(i[order], torch.arange(len(rows), device=rows.device))
-    order = order[first[:, None] + torch.arange(length, device=rows.device)]
+    first = torch.searchsorted(i[order], everything[: len(rows)])
+    order = order[first[:, None] + everything[:length]]
     return NeighborLists(j[order], sq[order])
 
 
 def _first_reach_of_rows(
-    points: IndexedPoints, rows: Tensor, queries: IndexedPoints, block: Tensor, length: int, engine: Engine
+    points: IndexedPoints, rows: Tensor, queries: IndexedPoints, block: Tensor, length: int
 ) -> Tensor:
     """Upper bounds on the squared distances to the `length`-th nearest others of a `block` of `rows`: (b,) float64.
 
     Products only select candidates; the distances to any candidates are bounds.
     """
-    left, own = queries.view.left(block), rows[block]
+    left, own = queries.coordinates.queries(block), rows[block]
     keys, near = left.new_empty(len(block), 0), block.new_empty(len(block), 0)
     for columns in torch.split(torch.arange(len(points), device=rows.device), _COLUMNS):
-        products = left @ points.view.right(columns).T
+        products = left @ points.coordinates.columns(columns).T
         products[own[:, None] == columns] = -torch.inf
         keys = torch.cat([keys, products], dim=1)
         near = torch.cat([near, columns.expand(len(block), -1)], dim=1)
         keys, best = keys.topk(min(length, keys.shape[1]), dim=1)
         near = near.gather(1, best)
-    sq = near_sq_distances(
-        points.features, points.features, own.repeat_interleave(length), near.flatten(), engine
-    )
+    sq = near_sq_distances(points.features, points.features, own.repeat_interleave(length), near.flatten())
     sq = sq.view(near.shape).max(dim=1).values
     return bounds_of_differences(sq, points.features.shape[1])[1]

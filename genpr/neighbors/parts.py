@@ -13,21 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.content_order import content_order
-from genpr.memory import part_of, tile_budget
-from genpr.neighbors.balls import Ball, Ties
+from genpr.memory import part_of
+from genpr.neighbors.balls import BallKind, Ties
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import Engine, plain_arithmetic
+from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
-from genpr.neighbors.resample import BYTES_PER_ENTRY, tables_of_lists
+from genpr.neighbors.resample import rows_at_once, tables_of_lists
 
 PARTS = 128
 """Parts of more than a third of the rows."""
 _LISTED_RATIO = 3  # of rows to those of a part, up to which lists cost less than searches
 _LEAST = 5  # parts that are searched, where there are as many
 _MOST_TIMES = 8  # multiple of the usual length of lists beyond which too many rows are equally far
-_ROWS = 2048  # at a time on a CPU
 _LISTED = 2**22  # neighbors that are listed at a time
 
 
@@ -66,8 +65,8 @@ def _covered_by_search(
     points: IndexedPoints, part: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
 ) -> int:
     rows = torch.from_numpy(part.nonzero()[0]).to(points.device)
-    some = points.in_same_frame(part_of(points.features, rows))
-    in_degrees = Neighborhood.from_points(some, [Ball(k)], ties=ties, engine=engine).in_degrees[0]
+    some = points.in_same_projection(part_of(points.features, rows))
+    in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees[0]
     return int((in_degrees >= 1).sum())
 
 
@@ -81,26 +80,25 @@ def _covered_by_lists(
 ) -> int | None:
     """Covered rows of all parts (count, n); None if lists of reasonable length leave rows out that are as far as others."""
     usual = neighbors_needed(k)
-    member = packed(torch.from_numpy(parts).T).to(points.device)
-    hits = Hits(member, 1)
+    masks = packed(torch.from_numpy(parts).T).to(points.device)
+    hits = Hits(masks, 1)
     short = torch.arange(len(points), device=points.device)
     if lists.length:
-        short = _add(hits, short, lists, member, k, ties)
+        short = _add(hits, short, lists, masks, k, ties)
     length = max(lists.length, usual // 2)
-    inputs = {"features": points, "k": k, "ties": ties}
-    with plain_arithmetic(points.device), engine.workers(points.device, **inputs) as workers:
+    with engine.search(points.device, features=points, k=k, ties=ties) as search:
         while len(short):
             if length > _MOST_TIMES * usual:
                 return None
             length, still_short = 2 * length, list[Tensor]()
             for rows in torch.split(short, max(1, _LISTED // length)):
-                found = extended_lists(points, rows, length, engine, workers)
-                still_short.append(_add(hits, rows, found, member, k, ties))
+                longer = extended_lists(points, rows, length, search)
+                still_short.append(_add(hits, rows, longer, masks, k, ties))
             short = torch.cat(still_short)
-    return int(counted(hits.planes[0] & member).sum())
+    return int(counted(hits.planes[0] & masks).sum())
 
 
-def _add(hits: Hits, rows: Tensor, lists: NeighborLists, member: Tensor, k: int, ties: Ties) -> Tensor:
+def _add(hits: Hits, rows: Tensor, lists: NeighborLists, masks: Tensor, k: int, ties: Ties) -> Tensor:
     """Add the neighbors in the balls of `rows` (r,) with `lists`; returns the rows whose lists are too short.
 
     A neighbor is in the ball of a row if fewer than k others are nearer, or, for open balls, as near. Of others at one
@@ -108,17 +106,15 @@ def _add(hits: Hits, rows: Tensor, lists: NeighborLists, member: Tensor, k: int,
     """
     is_strict, length, short = ties == "strict", lists.length, list[Tensor]()
     fewer = k + is_strict  # others that are as near include the neighbor itself
-    step = _ROWS
-    if rows.device.type != "cpu":
-        step = max(1, tile_budget(rows.device) // ((length + 1) * BYTES_PER_ENTRY))
+    step = rows_at_once(length, rows.device)
     blocks = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
     for some, index, sq in zip(*blocks, strict=True):
-        table = tables_of_lists(index, member[some], member, [fewer])[fewer]
+        table = tables_of_lists(index, masks[some], masks, [fewer])[fewer]
         sq = sq.contiguous()
         place = torch.searchsorted(sq, sq, right=is_strict)
         needed = (table != 0).any(dim=2).sum(dim=1)
         is_enough = needed <= (length if is_strict else place[:, -1])
-        if length == len(member) - 1:
+        if length == len(masks) - 1:
             is_enough[:] = True
         enough = is_enough.nonzero()[:, 0]
         bits = table[enough].gather(1, place[enough, :, None].expand(-1, -1, table.shape[2]))

@@ -1,4 +1,4 @@
-"""Ball memberships between halves of two sets, for all halves as the pairs of the sets are found.
+"""Ball memberships between halves of two sets, for all halves as the pairs of the sets come.
 
 Every pair that may be within the largest ball of one of its two rows is visited once; no list of pairs is kept.
 Bounds settle pairs that are nearer than the smallest ball of a row over all halves, or farther than the largest,
@@ -22,18 +22,18 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
-from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.balls import BallKind, Ties
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
-from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Workers, plain_arithmetic
+from genpr.neighbors.distance import near_sq_distances
+from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Search, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.nearest import NeighborLists, extended_lists, near_sq_distances
+from genpr.neighbors.nearest import NeighborLists, extended_lists
 from genpr.neighbors.search import Pairs
 
-BYTES_PER_ENTRY = 1024
-"""Memory for each listed neighbor while a GPU counts those of a row in all halves."""
-_ROWS = 2048  # per piece of work on a CPU
+_BYTES_PER_ENTRY = 1024  # for each listed neighbor while a GPU counts those of a row in all halves
+_ROWS = 2048  # at a time on a CPU
 _COLUMNS = 8  # halves of which radii are sorted at once
 
 
@@ -59,7 +59,7 @@ class NeighborPairs(NamedTuple):
 class ReplicateBalls:
     """Balls of n rows in all halves.
 
-    Every row has a run of entries, one for each of its nearest others, as long as some half's ball may reach farther,
+    Every row has consecutive entries, one for each of its nearest others, as long as some half's ball may reach farther,
     and a last one that is infinitely far.
     """
 
@@ -71,7 +71,7 @@ class ReplicateBalls:
     # by k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
     # half, and the row itself does
     bits: Mapping[int, Tensor]
-    reaches: Mapping[Ball, Reach]  # by kind of ball
+    reaches: Mapping[BallKind, Reach]  # by kind of ball
     near: NeighborPairs  # listed pairs whose second row may be in a ball of the first in some half
 
     @classmethod
@@ -80,46 +80,43 @@ class ReplicateBalls:
         points: IndexedPoints,
         lists: NeighborLists,
         halves: Halves,
-        balls: Sequence[Ball],
-        engine: Engine,
-        workers: Workers,
+        balls: Sequence[BallKind],
+        search: Search,
         *,
         pairs: bool = False,
     ) -> ReplicateBalls:
         """Read from `lists`; rows whose list is too short for some half are searched again."""
         ks, clipped = sorted({ball.k for ball in balls}), {ball.k for ball in balls if ball.clipped}
         rows = torch.arange(len(points), device=points.device)
-        runs: list[_Runs] = []
+        blocks: list[_Entries] = []
 
-        def read(piece: tuple[Tensor, Tensor, Tensor]) -> _Runs:
-            return _Runs.from_lists(*piece, halves, ks, clipped, pairs=pairs)
+        def read(block: tuple[Tensor, Tensor, Tensor]) -> _Entries:
+            return _Entries.from_lists(*block, halves, ks, clipped, pairs=pairs)
 
         while len(rows):
-            step = _ROWS
-            if rows.device.type != "cpu":
-                step = max(1, tile_budget(rows.device) // ((lists.length + 1) * BYTES_PER_ENTRY))
-            each, others, sq = (torch.split(of, step) for of in (rows, lists.index, lists.sq))
-            found = list(workers.map(read, zip(each, others, sq, strict=True)))
-            runs += found
-            rows = torch.cat([run.short for run in found])
+            step = rows_at_once(lists.length, rows.device)
+            split = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
+            added = list(search.workers.map(read, zip(*split, strict=True)))
+            blocks += added
+            rows = torch.cat([block.short for block in added])
             if len(rows):
-                lists = extended_lists(points, rows, 2 * lists.length, engine, workers)
-        return cls._joined(runs, halves, balls)
+                lists = extended_lists(points, rows, 2 * lists.length, search)
+        return cls._joined(blocks, halves, balls)
 
     @classmethod
-    def _joined(cls, runs: list[_Runs], halves: Halves, balls: Sequence[Ball]) -> ReplicateBalls:
-        rows = torch.cat([run.rows for run in runs])
+    def _joined(cls, blocks: list[_Entries], halves: Halves, balls: Sequence[BallKind]) -> ReplicateBalls:
+        rows = torch.cat([block.rows for block in blocks])
         place = rows.argsort()
-        size = torch.cat([run.size for run in runs])
+        size = torch.cat([block.size for block in blocks])
         last = size.cumsum(dim=0) - 1
-        bits = {k: torch.cat([run.bits[k] for run in runs]) for k in runs[0].bits}
+        bits = {k: torch.cat([block.bits[k] for block in blocks]) for k in blocks[0].bits}
         reaches = {}
         for ball in balls:
-            of_k = torch.cat([run.reach[ball.k] for run in runs], dim=1)[:, place]
-            radii = torch.cat([run.sq_radii[ball.k] for run in runs])[place] if ball.clipped else None
+            of_k = torch.cat([block.reach[ball.k] for block in blocks], dim=1)[:, place]
+            radii = torch.cat([block.sq_radii[ball.k] for block in blocks])[place] if ball.clipped else None
             reaches[ball] = _reach(ball, of_k, radii, halves)
-        sq_before = torch.cat([run.sq for run in runs]).roll(1)
-        near = NeighborPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
+        sq_before = torch.cat([block.sq for block in blocks]).roll(1)
+        near = NeighborPairs(*map(torch.cat, zip(*(block.near for block in blocks), strict=True)))
         start, longest = last - size + 1, int(size.max()) - 1
         return cls(halves, start[place], last[place], longest, sq_before, bits, reaches, near)
 
@@ -139,7 +136,7 @@ class ReplicateBalls:
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class _Entries:
     """Entries of some rows."""
 
     rows: Tensor  # (r,) rows with lists that are long enough
@@ -162,10 +159,10 @@ class _Runs:
         clipped: set[int],
         *,
         pairs: bool,
-    ) -> _Runs:
+    ) -> _Entries:
         """From lists (c, L) of `rows` (c,)."""
-        own = halves.member[rows]
-        tables = tables_of_lists(index, own, halves.member, ks)
+        own = halves.masks[rows]
+        tables = tables_of_lists(index, own, halves.masks, ks)
         length = (tables[ks[-1]] != 0).any(dim=2).sum(dim=1)
         enough = (length <= index.shape[1]).nonzero()[:, 0]
         short = rows[length > index.shape[1]]
@@ -185,12 +182,19 @@ class _Runs:
         return cls(rows, short, length + 1, sq, bits, reach, radii, near)
 
 
-def tables_of_lists(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:
+def rows_at_once(length: int, device: torch.device) -> int:
+    """Rows whose lists of this length are read at once."""
+    if device.type == "cpu":
+        return _ROWS
+    return max(1, tile_budget(device) // ((length + 1) * _BYTES_PER_ENTRY))
+
+
+def tables_of_lists(index: Tensor, own: Tensor, masks: Tensor, ks: list[int]) -> dict[int, Tensor]:
     """By k, (c, L + 1, w): the halves in which fewer than k of the first q others of the lists belong to the half."""
-    (rows, length), words = index.shape, member.shape[1]
+    (rows, length), words = index.shape, masks.shape[1]
     if index.device.type != "cpu":  # for all others at once, a number for each half
         narrow = torch.int8 if max(length, *ks) < 128 else torch.int32
-        counts = unpacked(member[index]).view(torch.int8).cumsum(dim=1, dtype=narrow)
+        counts = unpacked(masks[index]).view(torch.int8).cumsum(dim=1, dtype=narrow)
         return {k: torch.cat([own[:, None], packed(counts < k) & own[:, None]], dim=1) for k in ks}
     tables = {k: own.new_empty(length + 1, rows, words) for k in ks}
     met = own.new_zeros(ks[-1], rows, words)  # plane t: the halves with more than t hits
@@ -198,7 +202,7 @@ def tables_of_lists(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -
         for k, table in tables.items():
             torch.bitwise_and(own, ~met[k - 1], out=table[q])
         if q < length:
-            one = member.index_select(0, index[:, q])
+            one = masks.index_select(0, index[:, q])
             met[1:] |= met[:-1] & one
             met[0] |= one
     return {k: table.transpose(0, 1) for k, table in tables.items()}
@@ -220,18 +224,18 @@ def _sq_radii(table: Tensor, sq: Tensor, count: int) -> Tensor:
 
 def _sq_medians(sq_radii: Tensor, size: int) -> Tensor:
     """(B,) squared median radii of `size` rows, at most the largest, from (n, B), infinite for all other rows."""
-    places, parts = ((size - 1) // 2, size // 2, size - 1), list[Tensor]()
+    places, columns = ((size - 1) // 2, size // 2, size - 1), list[Tensor]()
     for some in torch.split(sq_radii, _COLUMNS, dim=1):
         ordered = some.sort(dim=0).values
-        parts.append(torch.stack([ordered[at] for at in places]))
-    low, high, largest = torch.cat(parts, dim=1)
+        columns.append(torch.stack([ordered[at] for at in places]))
+    low, high, largest = torch.cat(columns, dim=1)
     return torch.minimum(sq_middle(low, high), largest)
 
 
-def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) -> Reach:
+def _reach(ball: BallKind, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) -> Reach:
     least, most = of_k
     if sq_radii is None:
-        return Reach(least, most, least[:0], halves.member[:0])
+        return Reach(least, most, least[:0], halves.masks[:0])
     medians = _sq_medians(sq_radii, halves.size)
     ordered, order = medians.sort()
     rank = order.argsort()
@@ -244,7 +248,7 @@ class CountRequest:
     """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
 
     balls: Literal["real", "fake"]  # the owners
-    ball: Ball
+    ball: BallKind
     count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
     most: int = 1  # count for t = 1 to `most`; 1 for pairs
     ties: Ties = "closed"  # whether a row on the sphere is inside: "closed" yes, "strict" no
@@ -267,10 +271,10 @@ class Side:
     """One set as the owner of balls."""
 
     points: IndexedPoints  # the set
-    member: Halves  # its halves, (n, w)
-    others: Halves  # halves of the set whose rows its balls may hold, (m, w)
+    own: Halves  # halves of the set
+    others: Halves  # halves of the set whose rows its balls may hold
     requests: tuple[CountRequest, ...]  # counts of its balls and those rows
-    kinds: tuple[tuple[Ball, Ties], ...]  # of these balls, each with the rule for its sphere
+    kinds: tuple[tuple[BallKind, Ties], ...]  # of these balls, each with the rule for its sphere
     balls: ReplicateBalls | None  # of these kinds, possibly others too; None without requests
     most: Tensor  # how far the largest of them reaches, (n,) float64
 
@@ -280,8 +284,7 @@ def _sides(
     this: ResampledSet,
     other: ResampledSet,
     requests: Sequence[CountRequest],
-    engine: Engine,
-    workers: Workers,
+    search: Search,
 ) -> tuple[Side, Side]:
     """`this` set, called `name`, as the owner of requested balls: for rows of the `other` set, and for its own rows."""
     mine = [each for each in dict.fromkeys(requests) if each.balls == name]
@@ -291,18 +294,18 @@ def _sides(
     if mine:
         kinds = sorted({each.ball for each in mine})
         balls = ReplicateBalls.from_lists(
-            this.points, this.lists, this.halves, kinds, engine, workers, pairs=bool(of_own)
+            this.points, this.lists, this.halves, kinds, search, pairs=bool(of_own)
         )
     sides = []
-    for part, members in ((of_others, other.halves), (of_own, this.halves)):
+    for some, halves in ((of_others, other.halves), (of_own, this.halves)):
         most = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
-        kinds_of = dict[tuple[Ball, Ties], None]()
-        for each in part:
+        kinds_of = dict[tuple[BallKind, Ties], None]()
+        for each in some:
             assert balls is not None
             most = torch.maximum(most, balls.reaches[each.ball].most)
             kinds_of[each.ball, each.ties] = None
-        owned = balls if part else None
-        sides.append(Side(this.points, this.halves, members, part, tuple(kinds_of), owned, most))
+        owned = balls if some else None
+        sides.append(Side(this.points, this.halves, halves, some, tuple(kinds_of), owned, most))
     return sides[0], sides[1]
 
 
@@ -312,11 +315,11 @@ def proven_reach(side: Side) -> Tensor:
     return upper.masked_fill(side.most == -torch.inf, -torch.inf)
 
 
-class Found:
-    """Pairs that may be in balls of one kind."""
+class BallPairs:
+    """Pairs of the owner of a ball of one kind and a row that may be in it."""
 
     def __init__(
-        self, side: Side, ball: Ball, ties: Ties, owner: Tensor, other: Tensor, near: Tensor
+        self, side: Side, ball: BallKind, ties: Ties, owner: Tensor, other: Tensor, near: Tensor
     ) -> None:
         assert side.balls is not None
         self.side, self.owner, self.other = side, owner, other
@@ -335,13 +338,13 @@ class Found:
         return bits
 
 
-_LISTED = 2**16  # pairs of a set with itself per piece of work
-_MASSES, _PARTS = 2**16, 16  # pairs of a part, and number of parts of more pairs than that
+_LISTED = 2**16  # pairs of a set with itself at a time
+_MASSES, _BATCHES = 2**16, 16  # pairs of a batch, and number of batches of more pairs than that
 _BYTES_PER_PAIR = 512  # of those that a GPU counts at once
 
 
 def _at_once(few: int, device: torch.device) -> int:
-    """Pairs per piece of work: `few` on a CPU."""
+    """Pairs at a time: `few` on a CPU."""
     return few if device.type == "cpu" else tile_budget(device) // _BYTES_PER_PAIR
 
 
@@ -366,19 +369,16 @@ class ReplicateCounter:
         engine: Engine = ONE_PROCESS,
     ) -> None:
         self._real, self._fake, self._requests = real.points, fake.points, requests
-        self._engine, self._waiting = engine, list[Pairs]()
-        with (
-            plain_arithmetic(real.points.device),
-            engine.workers(real.points.device, requests=requests) as workers,
-        ):
-            of_real, real_alone = _sides("real", real, fake, requests, engine, workers)
-            of_fake, fake_alone = _sides("fake", fake, real, requests, engine, workers)
+        self._communicator, self._waiting = engine.communicator(), list[Pairs]()
+        with engine.search(real.points.device, requests=requests) as search:
+            of_real, real_alone = _sides("real", real, fake, requests, search)
+            of_fake, fake_alone = _sides("fake", fake, real, requests, search)
             self._sides = [of_real, of_fake]
             self._all_sides = [*self._sides, real_alone, fake_alone]
             self._per_thread = PerThread(partial(_ThreadCounts, self._all_sides))
             for side in (real_alone, fake_alone):
                 if side.balls is not None:
-                    _count_within(side, side.balls.near, self._per_thread, workers)
+                    _count_within(side, side.balls.near, self._per_thread, search.workers)
         self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
     def consume(self, pairs: Pairs) -> None:
@@ -394,7 +394,7 @@ class ReplicateCounter:
         pairs, most = Pairs.joined(self._waiting, self._real.device), _at_once(0, self._real.device)
         self._waiting.clear()
         for start in range(0, len(pairs), most):
-            self._count(pairs.part(slice(start, start + most)))
+            self._count(pairs.at(slice(start, start + most)))
 
     def _count(self, pairs: Pairs) -> None:
         owners = pairs.i, pairs.j
@@ -406,7 +406,7 @@ class ReplicateCounter:
             is_open |= _undecided(side, owner, lower, upper)
         at = is_open.nonzero()[:, 0]
         # One distance costs less than a better bound and a second test.
-        lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at], self._engine)
+        lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at])
         for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
             _count(side, owner, other, lower, upper, self._per_thread.own)
 
@@ -415,7 +415,7 @@ class ReplicateCounter:
         if self._waiting:
             with plain_arithmetic(self._real.device):
                 self._count_waiting()
-        totals = _totals(self._all_sides, self._per_thread, self._engine.communicator())
+        totals = _totals(self._all_sides, self._per_thread, self._communicator)
         return {each: totals[each] for each in self._requests}
 
 
@@ -429,8 +429,8 @@ def _count_within(
         _count(side, row, other, sq, sq, per_thread.own)
 
     step = _at_once(_LISTED, near.row.device)
-    parts = list(zip(*(torch.split(part, step) for part in near), strict=True))
-    deque(workers.map(consume, workers.communicator.share(parts)), maxlen=0)
+    batches = list(zip(*(torch.split(each, step) for each in near), strict=True))
+    deque(workers.map(consume, workers.communicator.share(batches)), maxlen=0)
 
 
 def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -458,11 +458,11 @@ def _count(
     owner, other, lower, upper = owner[at], other[at], lower[at], upper[at]
     for ball, ties in side.kinds:
         reach = side.balls.reaches[ball]
-        reached = _places(lower <= reach.most.index_select(0, owner))
-        found = Found(side, ball, ties, owner[reached], other[reached], upper[reached])
+        may = _places(lower <= reach.most.index_select(0, owner))
+        pairs = BallPairs(side, ball, ties, owner[may], other[may], upper[may])
         for each in side.requests:
             if (each.ball, each.ties) == (ball, ties):
-                counts.add(each, found)
+                counts.add(each, pairs)
 
 
 class _ThreadCounts:
@@ -474,29 +474,27 @@ class _ThreadCounts:
         for side in sides:
             for each in side.requests:
                 if each.count == "pairs":
-                    self.pairs[each] = counted(side.member.member[:0])
+                    self.pairs[each] = counted(side.own.masks[:0])
                 else:
-                    counted_rows = side.member if each.count == "owners" else side.others
-                    self.hits[each] = Hits(counted_rows.member, each.most)
+                    counted_rows = side.own if each.count == "owners" else side.others
+                    self.hits[each] = Hits(counted_rows.masks, each.most)
 
-    def add(self, each: CountRequest, found: Found) -> None:
+    def add(self, each: CountRequest, pairs: BallPairs) -> None:
         """Count pairs."""
         counts_others = each.count == "others"
-        everything = torch.arange(len(found.other), device=found.other.device)
-        # The first parts settle most rows, which are skipped in later parts.
+        everything = torch.arange(len(pairs.other), device=pairs.other.device)
+        # The first batches settle most rows, which are skipped in later ones.
         masses = _at_once(_MASSES, everything.device)
-        step = _PARTS if len(everything) > masses and each.count != "pairs" else 1
+        step = _BATCHES if len(everything) > masses and each.count != "pairs" else 1
         for start in range(step):
-            part = everything[start::step]
-            if each.count == "pairs":
-                at = part
-            else:
-                rows = (found.other if counts_others else found.owner).index_select(0, part)
+            at = everything[start::step]
+            if each.count != "pairs":
+                rows = (pairs.other if counts_others else pairs.owner).index_select(0, at)
                 fresh = self.hits[each].unsettled(rows)
-                at, rows = part[fresh], rows[fresh]
-            bits = found.bits(at)
+                at, rows = at[fresh], rows[fresh]
+            bits = pairs.bits(at)
             if not counts_others:
-                bits &= found.side.others.member.index_select(0, found.other[at])
+                bits &= pairs.side.others.masks.index_select(0, pairs.other[at])
             if each.count == "pairs":
                 self.pairs[each] += counted(bits)
             else:
@@ -515,7 +513,7 @@ def _totals(
                 sums = communicator.all_reduce_sum(
                     first.pairs[each] + sum(thread.pairs[each] for thread in rest)
                 )
-                totals[each] = sums[None, : side.member.count]
+                totals[each] = sums[None, : side.own.count]
                 continue
             hits = first.hits[each]
             for thread in rest:
@@ -523,6 +521,6 @@ def _totals(
             others = communicator.all_gather(hits.planes)
             for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
                 hits.merge(planes)
-            halves = side.member if each.count == "owners" else side.others
-            totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])
+            halves = side.own if each.count == "owners" else side.others
+            totals[each] = torch.stack([halves.totals(plane & halves.masks) for plane in hits.planes])
     return totals

@@ -1,4 +1,4 @@
-"""Find all pairs of rows that may be within reach of each other, tile by tile, by the bounds of a frame."""
+"""Find all pairs of rows that may be within reach of each other, tile by tile, by the bounds of a projection."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
-from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
+from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import free_for_less, sq_distances_at
-from genpr.neighbors.engine import (
-    ONE_PROCESS,
-    Engine,
-    PerThread,
-    Tiles,
-    Workers,
-    plain_arithmetic,
-)
-from genpr.neighbors.engine_cuda import CodedSearch
-from genpr.neighbors.index import IndexedPoints, ViewSearch
+from genpr.neighbors.distance import free_for_less
+from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Search, Tiles, Workers, no_advance
+from genpr.neighbors.index import Coordinates, IndexedPoints, Keys
 from genpr.runtime import is_out_of_memory
 
 
@@ -44,9 +36,9 @@ class Pairs:
 
     def select(self, mask: Tensor) -> Pairs:
         """The pairs where (p,) bool `mask` holds."""
-        return self.part(mask.nonzero()[:, 0])
+        return self.at(mask.nonzero()[:, 0])
 
-    def part(self, index: Tensor | slice) -> Pairs:
+    def at(self, index: Tensor | slice) -> Pairs:
         """The pairs at `index`."""
         return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
 
@@ -119,16 +111,6 @@ def in_reach(pairs: Pairs, sq_reach: Tensor) -> Pairs:
     return pairs.select(pairs.sq_lower <= torch.maximum(sq_reach[pairs.i], sq_reach[pairs.j]))
 
 
-def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> tuple[Tensor, Tensor]:
-    """Tight bounds on the squared distances between rows `i` of `x` and `j` of `y`: lower and upper, (p,) float64."""
-    if bounds := bounds_by_product(x, y, i, j):
-        return bounds
-    lower, upper = bounds_of_differences(engine.sq_differences(x, y, i, j), x.shape[1])
-    unknown = upper.isinf().nonzero()[:, 0]
-    lower[unknown] = upper[unknown] = sq_distances_at(x, y, i[unknown], j[unknown])
-    return lower, upper
-
-
 def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
     """Merge `values` (p,) into the ascending rows of `table` (n, k) given by `rows` (p,), in place.
 
@@ -166,74 +148,26 @@ def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
 
 Result = TypeVar("Result")
 
-# All columns of a tile share one threshold, so their reaches must be similar: within this factor.
+# The columns of a band have similar reaches: within this factor.
 _BAND_RATIO = 1.5
-_BAND_RATIO_OF_CODES = 1.1  # a tile of codes has many bands, each of which costs one comparison
-# The rows with the largest reach of a cell form a separate block, or they would increase the reach of all.
+_JOINED_BAND_RATIO = 1.1  # where a tile has many bands
+# The rows with the largest reach of a cluster form a separate block, or they would increase the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
-_MAX_BEYOND = 4096  # one row in this many may exceed the range of codes; all of its pairs are verified
-
-Advance = Callable[[int], None]
-"""Progress callback, called with the number of pairs processed since the last call."""
+_MAX_BEYOND = 4096  # one row in this many may exceed the range of rounded rows; all of its pairs are verified
 
 _Bands = list[Tensor]
-"""Columns of a tile, in parts of similar reach; only a `CodedView` allows more than one."""
-
-
-def no_advance(_pairs: int) -> None:
-    """Ignore progress."""
+"""Columns of a tile, in parts of similar reach; several only if the coordinates join them."""
 
 
 def sweep_within(
-    points: IndexedPoints,
-    sq_reach: Tensor,
-    engine: Engine,
-    workers: Workers,
-    consume: Callable[[Pairs], Result],
-    advance: Advance = no_advance,
+    points: IndexedPoints, sq_reach: Tensor, search: Search, consume: Callable[[Pairs], Result]
 ) -> Iterator[Result]:
     """Yield results of `consume` on all pairs of `points` that may be within the reach of one of their rows, each once.
 
     Several processes divide the pairs among them; the caller gathers the results.
     """
-    # Each tile holds memory for one thread.
-    tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
-    # Half of the products inside a block are redundant.
-    profile, communicator = profile_of(points.device), workers.communicator
-    limit = min(tiles.own.rows, max(profile.min_block_rows, len(points) // profile.blocks))
-    blocks = shared_blocks(points, sq_reach, limit, workers)
-    numbers = communicator.share(range(len(blocks)))
-    place = torch.empty(len(points), dtype=torch.int64, device=points.device)
-    for number, block in enumerate(blocks):
-        place[block] = number
-    order, bands = sq_reach.argsort(), band_numbers(sq_reach, _band_ratio(points))
-    found = PerThread(lambda: _PendingPairs(points, points, sq_reach, sq_reach))
-    if points.is_coded:
-        order = torch.cat(blocks)
-        sizes = band_sizes(bands[order])
-
-    def search(number: int) -> list[Result]:
-        block = blocks[number]
-        if points.is_coded:
-            chunks = split_bands(order, sizes, sum(map(len, blocks[:number])), tiles.own.columns)
-        else:
-            wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
-            wanted[block] = True
-            chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
-        is_last = not points.is_coded or workers.count > 1 or number == numbers[-1]
-        return [
-            consume(_in_one_direction(pairs, place))
-            for pairs in _search(block, chunks, tiles.own, found.own, is_last)
-        ]
-
-    left = len(points)
-    results = workers.map(search, numbers)
-    for number, block in enumerate(blocks):
-        if number % communicator.size == communicator.rank:
-            yield from next(results)
-        left -= len(block)
-        advance(len(block) * left + len(block) * (len(block) - 1) // 2)
+    return _sweep(points, points, sq_reach, sq_reach, search, consume, itself=True)
 
 
 def sweep_between(
@@ -241,119 +175,148 @@ def sweep_between(
     columns: IndexedPoints,
     row_sq_reach: Tensor,
     column_sq_reach: Tensor,
-    engine: Engine,
-    workers: Workers,
+    search: Search,
     consume: Callable[[Pairs], Result],
-    advance: Advance = no_advance,
 ) -> Iterator[Result]:
     """Yield results of `consume` on all pairs of a row and a column that may be within the reach of one of the two.
 
     Several processes divide the rows among them.
     """
-    rows, columns = in_common_codes(rows, columns)
-    tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
-    columns.cells  # noqa: B018 - computed once, before threads ask for them
-    order, bands = column_sq_reach.argsort(), band_numbers(column_sq_reach, _band_ratio(rows))
-    blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.own.rows, workers), workers.communicator
-    numbers = communicator.share(range(len(blocks)))
-    found = PerThread(lambda: _PendingPairs(rows, columns, row_sq_reach, column_sq_reach))
-    sizes = band_sizes(bands[order]) if rows.is_coded else []
+    return _sweep(
+        *in_common_rounding(rows, columns), row_sq_reach, column_sq_reach, search, consume, itself=False
+    )
 
-    def search(number: int) -> list[Result]:
-        block = blocks[number]
-        if rows.is_coded:
-            chunks = split_bands(order, sizes, 0, tiles.own.columns)
-        else:
-            wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
-            chunks = ([chunk] for chunk in split_by_band(order[wanted[order]], bands, tiles.own.columns))
-        is_last = not rows.is_coded or workers.count > 1 or number == numbers[-1]
-        return [consume(pairs) for pairs in _search(block, chunks, tiles.own, found.own, is_last)]
 
-    results = workers.map(search, numbers)
+def _sweep(
+    rows: IndexedPoints,
+    columns: IndexedPoints,
+    row_sq_reach: Tensor,
+    column_sq_reach: Tensor,
+    search: Search,
+    consume: Callable[[Pairs], Result],
+    *,
+    itself: bool,
+) -> Iterator[Result]:
+    """Of a set with itself, block after block of the rows with the columns of the same and of later blocks."""
+    # Each tile holds memory for one thread.
+    tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.device))
+    profile, workers, limit = profile_of(rows.device), search.workers, tiles.own.rows
+    if itself:  # half of the products inside a block are redundant
+        limit = min(limit, max(profile.min_block_rows, len(rows) // profile.blocks))
+    blocks = shared_blocks(rows, row_sq_reach, limit, workers)
+    numbers = workers.communicator.share(range(len(blocks)))
+    number_of = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
     for number, block in enumerate(blocks):
-        if number % communicator.size == communicator.rank:
+        number_of[block] = number
+    columns.clusters  # noqa: B018 - computed once, before threads ask for them
+    joins = rows.coordinates.joins_bands
+    bands = band_numbers(column_sq_reach, _JOINED_BAND_RATIO if joins else _BAND_RATIO)
+    order = torch.cat(blocks) if itself and joins else column_sq_reach.argsort()
+    sizes = band_sizes(bands[order]) if joins else []
+    pending = PerThread(lambda: _PendingPairs(rows, columns, row_sq_reach, column_sq_reach))
+
+    def columns_of(number: int) -> Iterator[_Bands]:
+        if joins:
+            start = sum(map(len, blocks[:number])) if itself else 0
+            return split_bands(order, sizes, start, tiles.own.columns)
+        wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, blocks[number])
+        if itself:
+            wanted &= number_of >= number
+            wanted[blocks[number]] = True
+        return ([band] for band in split_by_band(order[wanted[order]], bands, tiles.own.columns))
+
+    def scan(number: int) -> list[Result]:
+        is_last = not joins or workers.count > 1 or number == numbers[-1]
+        pairs = _scan(blocks[number], columns_of(number), tiles.own, pending.own, is_last)
+        return [consume(_in_one_direction(each, number_of) if itself else each) for each in pairs]
+
+    results, left = workers.map(scan, numbers), len(rows)
+    for number, block in enumerate(blocks):
+        if number % workers.communicator.size == workers.communicator.rank:
             yield from next(results)
-        advance(len(block) * len(columns))
+        left -= len(block)
+        within = len(block) * left + len(block) * (len(block) - 1) // 2
+        search.advance(within if itself else len(block) * len(columns))
 
 
 def shared_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
-    """The blocks of `blocks_of` on rank 0, since memory and rounding may differ on other machines."""
-    return workers.from_rank0(blocks_of(points, sq_reach, limit))
+    """The blocks of `row_blocks` on rank 0, since memory and rounding may differ on other machines."""
+    return workers.broadcast(row_blocks(points, sq_reach, limit))
 
 
-def blocks_of(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
-    """All rows, in blocks of at most `limit`, each of one cell and of similar reach."""
+def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """All rows, in blocks of at most `limit`, each of one cluster and of similar reach."""
     order = sq_reach.argsort(stable=True)
-    if points.cells is None:
+    if points.clusters is None:
         return list(torch.split(order, limit))
-    label = points.cells.label[order]
+    label = points.clusters.label[order]
     order = order[label.argsort(stable=True)]
     blocks: list[Tensor] = []
-    for cell in torch.split(order, label.bincount().tolist()):
-        near = len(cell) - int(len(cell) * _FAR_SHARE) if len(cell) > _MIN_BLOCK else len(cell)
-        for part in (cell[:near], cell[near:]):
-            blocks += part.chunk(-(-len(part) // limit)) if len(part) else []
+    for members in torch.split(order, label.bincount().tolist()):
+        near = len(members) - int(len(members) * _FAR_SHARE) if len(members) > _MIN_BLOCK else len(members)
+        for some in (members[:near], members[near:]):
+            blocks += some.chunk(-(-len(some) // limit)) if len(some) else []
     return blocks
 
 
 def _within_reach(
     columns: IndexedPoints, column_sq_reach: Tensor, rows: IndexedPoints, row_sq_reach: Tensor, block: Tensor
 ) -> Tensor:
-    if rows.cells is None or columns.cells is None:
+    if rows.clusters is None or columns.clusters is None:
         return torch.ones(len(columns), dtype=torch.bool, device=columns.device)
     sq_reach = column_sq_reach.clamp(min=float(row_sq_reach[block].max()))
-    reach = sq_reach.clamp(min=0).sqrt() * rows.frame.scale
-    return columns.cells.within_reach(reach, rows.cells, block)
+    reach = sq_reach.clamp(min=0).sqrt() * rows.projection.scale
+    return columns.clusters.within_reach(reach, rows.clusters, block)
 
 
-def _search(
-    block: Tensor, chunks: Iterable[_Bands], tiles: Tiles, found: _PendingPairs, is_last: bool
+def _scan(
+    block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, pending: _PendingPairs, is_last: bool
 ) -> Iterator[Pairs]:
-    """Pairs of `block` with `chunks` of columns, and those `found` before; unless `is_last`, a few are kept for later."""
-    rows, columns, profile = found.rows, found.columns, profile_of(block.device)
-    search = rows.view.search(block, tiles)
-    for bands in chunks:
-        farthest = torch.stack([found.column_sq_reach[band].amax() for band in bands])
-        reach = torch.maximum(found.row_sq_reach[block], farthest[:, None])
-        lowest = (reach * (-0.5 * rows.frame.scale**2)).clamp_(min=NO_FLOOR)
-        i, j, keys, doubts = _above(search, lowest, columns, bands)
-        found.add(block[i], torch.cat(bands)[j], keys, doubts)
-        if found.size >= profile.portion:
-            yield from found.portions()
+    """Pairs of `block` with the columns of each tile, and those `pending`; unless `is_last`, a few are kept for later."""
+    rows, columns = pending.rows, pending.columns
+    keys_of, most = rows.coordinates.keys(block, tiles), profile_of(block.device).min_pairs
+    for bands in tiled:
+        farthest = torch.stack([pending.column_sq_reach[band].amax() for band in bands])
+        reach = torch.maximum(pending.row_sq_reach[block], farthest[:, None])
+        lowest = (reach * (-0.5 * rows.projection.scale**2)).clamp_(min=NO_FLOOR)
+        i, j, keys, doubts = _above(keys_of, lowest, columns.coordinates, bands)
+        pending.add(block[i], torch.cat(bands)[j], keys, doubts)
+        if pending.size >= most:
+            yield from pending.in_batches()
     if is_last:
-        yield from found.portions()
+        yield from pending.in_batches()
 
 
-def _in_one_direction(pairs: Pairs, place: Tensor) -> Pairs:
-    """The pairs of one set in one direction, by the number `place` (n,) of the block of each row."""
-    i, j = place[pairs.i], place[pairs.j]
+def _in_one_direction(pairs: Pairs, number_of: Tensor) -> Pairs:
+    """The pairs of one set in one direction, by the number (n,) of the block of each row."""
+    i, j = number_of[pairs.i], number_of[pairs.j]
     return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
 
 
 def _above(
-    search: ViewSearch | CodedSearch, lowest: Tensor, columns: IndexedPoints, bands: _Bands
+    keys: Keys[Coordinates], lowest: Tensor, columns: Coordinates, bands: _Bands
 ) -> tuple[Tensor, ...]:
     """Pairs whose key may be at least `lowest` (b, r); in two halves if memory does not suffice."""
     try:
-        return search.above(lowest, columns.view, *bands)
+        return keys.above(lowest, columns, *bands)
     except Exception as error:
         if sum(map(len, bands)) < 2 or not is_out_of_memory(error):
             raise
-    free_for_less(columns.device)
+    free_for_less(lowest.device)
     if len(bands) > 1:
         half = len(bands) // 2
-        parts = (lowest[:half], bands[:half]), (lowest[half:], bands[half:])
+        halves = (lowest[:half], bands[:half]), (lowest[half:], bands[half:])
     else:
         half = len(bands[0]) // 2
-        parts = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
-    first, second = (_above(search, low, columns, group) for low, group in parts)
+        halves = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
+    first, second = (_above(keys, low, columns, some) for low, some in halves)
     i, j, *others = second
-    shifted = i, j + sum(map(len, parts[0][1])), *others
+    shifted = i, j + sum(map(len, halves[0][1])), *others
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
 class _PendingPairs:
-    """Pairs found in some tiles, collected until there is a portion of them."""
+    """Pairs of some tiles, collected until there are enough for a batch."""
 
     def __init__(
         self, rows: IndexedPoints, columns: IndexedPoints, row_sq_reach: Tensor, column_sq_reach: Tensor
@@ -361,38 +324,38 @@ class _PendingPairs:
         self.rows, self.columns = rows, columns
         # These shrink during the sweep.
         self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach
-        self._parts: list[tuple[Tensor, ...]] = []
+        self._waiting: list[tuple[Tensor, ...]] = []
         self.size = 0
 
     def add(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> None:
         """Add rows, columns, keys, and doubts of the keys."""
-        self._parts.append((i, j, keys, doubts))
+        self._waiting.append((i, j, keys, doubts))
         self.size += len(i)
 
-    def portions(self) -> Iterator[Pairs]:
+    def in_batches(self) -> Iterator[Pairs]:
         """The pairs added since the last call that are still in reach."""
-        parts, self._parts, self.size = self._parts, [], 0
-        if not parts:
+        waiting, self._waiting, self.size = self._waiting, [], 0
+        if not waiting:
             return
-        everything = [torch.cat(part) for part in zip(*parts, strict=True)]
-        del parts
+        everything = [torch.cat(each) for each in zip(*waiting, strict=True)]
+        del waiting
         most = profile_of(everything[0].device).max_pairs
-        for part in zip(*(torch.split(each, most) for each in everything), strict=True):
-            yield from self._in_reach(part)
+        for batch in zip(*(torch.split(each, most) for each in everything), strict=True):
+            yield from self._in_reach(batch)
 
-    def _in_reach(self, part: tuple[Tensor, ...]) -> Iterator[Pairs]:
-        """The pairs of a part that are in reach; in two halves if memory does not suffice."""
+    def _in_reach(self, batch: tuple[Tensor, ...]) -> Iterator[Pairs]:
+        """The pairs of a batch that are in reach; in two halves if memory does not suffice."""
         try:
-            pairs = self._bounded(*part)
+            pairs = self._bounded(*batch)
         except Exception as error:
-            if len(part[0]) < 2 or not is_out_of_memory(error):
+            if len(batch[0]) < 2 or not is_out_of_memory(error):
                 raise
             pairs = None
         if pairs is not None:
             yield pairs
             return
-        free_for_less(part[0].device)
-        for half in zip(*(each.tensor_split(2) for each in part), strict=True):
+        free_for_less(batch[0].device)
+        for half in zip(*(each.tensor_split(2) for each in batch), strict=True):
             yield from self._in_reach(half)
 
     def _bounded(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> Pairs:
@@ -410,13 +373,9 @@ def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
 
 
 def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
-    """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
+    """Cut columns in ascending order of reach into parts of one band and of at most `limit`."""
     for band in torch.split(columns, band_sizes(bands[columns])):
         yield from torch.split(band, limit)
-
-
-def _band_ratio(points: IndexedPoints) -> float:
-    return _BAND_RATIO_OF_CODES if points.is_coded else _BAND_RATIO
 
 
 def band_sizes(bands: Tensor) -> list[int]:
@@ -428,28 +387,28 @@ def band_sizes(bands: Tensor) -> list[int]:
 
 def split_bands(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -> Iterator[_Bands]:
     """Cut columns from `start` on, in bands of `sizes`, into lists of at most `limit` columns, band by band."""
-    end, room, parts = 0, limit, _Bands()
+    end, room, bands = 0, limit, _Bands()
     for size in sizes:
         end += size
         while start < end:
-            parts.append(columns[start : min(end, start + room)])
-            start += len(parts[-1])
-            room -= len(parts[-1])
+            bands.append(columns[start : min(end, start + room)])
+            start += len(bands[-1])
+            room -= len(bands[-1])
             if not room:
-                yield parts
-                room, parts = limit, _Bands()
-    if parts:
-        yield parts
+                yield bands
+                room, bands = limit, _Bands()
+    if bands:
+        yield bands
 
 
-def in_common_codes(rows: IndexedPoints, columns: IndexedPoints) -> tuple[IndexedPoints, IndexedPoints]:
-    """Two sets of one frame, both with float32 codes if float16 cannot represent some of their rows."""
-    if rows.frame.codes != torch.float16:
+def in_common_rounding(rows: IndexedPoints, columns: IndexedPoints) -> tuple[IndexedPoints, IndexedPoints]:
+    """Two sets of one projection, both rounded to float32 if float16 cannot represent some of their rows."""
+    if rows.projection.rounding != torch.float16:
         return rows, columns
-    beyond = torch.cat([rows.view.slack.isinf(), columns.view.slack.isinf()])
+    beyond = torch.cat([rows.coordinates.slack.isinf(), columns.coordinates.slack.isinf()])
     if int(beyond.sum()) <= len(beyond) // _MAX_BEYOND:
         return rows, columns
-    return rows.recoded(torch.float32), columns.recoded(torch.float32)
+    return rows.rounded_to(torch.float32), columns.rounded_to(torch.float32)
 
 
 class PairConsumer(Protocol):
@@ -479,6 +438,5 @@ def scan_pairs(
             consumer.consume(pairs)
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
-    inputs = {"features": rows, "queries": columns}
-    with plain_arithmetic(rows.device), engine.workers(rows.device, **inputs) as workers:
-        deque(sweep_between(rows, columns, *reaches, engine, workers, consume, advance), maxlen=0)
+    with engine.search(rows.device, advance, features=rows, queries=columns) as search:
+        deque(sweep_between(rows, columns, *reaches, search, consume), maxlen=0)

@@ -59,7 +59,7 @@ def small_pieces():
         wide_tile=(24, 40),
         min_block_rows=16,
         blocks=1000,
-        portion=64,
+        min_pairs=64,
         min_held=256,
         held_per_row=1,
         verified=64,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.real_manifold import RealManifold
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 
 Sets = tuple[NDArray, NDArray]
 Counts = dict[tuple[str, int], NDArray]
@@ -32,7 +32,7 @@ def counts_of(
     real, fake, ties="closed", *, real_ks: Sequence[int] = KS, fake_ks: Sequence[int] = (3,)
 ) -> Counts:
     """The tables of real balls for `real_ks`, fitted at once and at most 3, and those of fake balls for `fake_ks`."""
-    side = RealManifold.fit(real, balls=map(Ball, real_ks), ties=ties)
+    side = RealManifold.fit(real, balls=map(BallKind, real_ks), ties=ties)
     counts: Counts = {}
     for fake_k in fake_ks:
         ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))

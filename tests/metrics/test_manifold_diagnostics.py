@@ -10,13 +10,13 @@ from scipy import stats
 import genpr
 from genpr.metrics.diagnostics import Hubness, ManifoldDiagnostics
 from genpr.metrics.real_manifold import RealManifold
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 
 
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
-    side = RealManifold.fit(np.asarray(real, np.float32), balls=[Ball(k)], keep=keep, device="cpu")
-    fakes = side.place(torch.as_tensor(fake, dtype=torch.float32), [Ball(each) for each in fake_balls])
-    return ManifoldDiagnostics.from_counts(side, side.count(fakes, [Ball(k)]))
+    side = RealManifold.fit(np.asarray(real, np.float32), balls=[BallKind(k)], keep=keep, device="cpu")
+    fakes = side.place(torch.as_tensor(fake, dtype=torch.float32), [BallKind(each) for each in fake_balls])
+    return ManifoldDiagnostics.from_counts(side, side.count(fakes, [BallKind(k)]))
 
 
 def test_halves_of_one_set_have_no_findings(rng):
@@ -78,9 +78,9 @@ def test_diagnostics_need_lists_and_balls(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 50, 4)).astype(np.float32))
     assert evidence(real, fake, keep=0).near_copies is None
     side = RealManifold.fit(real, balls=[], device="cpu")
-    assert ManifoldDiagnostics.from_counts(side, side.count(side.place(fake, [Ball(3)]), [])) is None
-    clipped = RealManifold.fit(real, balls=[Ball(3, clipped=True)], device="cpu")
-    counted = clipped.count(clipped.place(fake, []), [Ball(3, clipped=True)])
+    assert ManifoldDiagnostics.from_counts(side, side.count(side.place(fake, [BallKind(3)]), [])) is None
+    clipped = RealManifold.fit(real, balls=[BallKind(3, clipped=True)], device="cpu")
+    counted = clipped.count(clipped.place(fake, []), [BallKind(3, clipped=True)])
     assert ManifoldDiagnostics.from_counts(clipped, counted) is None
 
 

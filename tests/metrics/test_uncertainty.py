@@ -20,10 +20,10 @@ from genpr.metrics.ranking_values import halved
 from genpr.metrics.real_manifold import ENGINE
 from genpr.metrics.registry import ALL_METRICS, BALLS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import Resampled, difference, interval_of, lower_part, standard_error
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS
-from genpr.neighbors.index import Frame
+from genpr.neighbors.index import Projection
 from genpr.neighbors.search import scan_pairs
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
@@ -35,8 +35,10 @@ COUNT = 6
 
 def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
     sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
-    placed = list(map(Frame.around(sets[0]).place, sets))
-    return tuple((points, Neighborhood.from_points(points, [Ball(1)], keep=64).lists) for points in placed)
+    placed = list(map(Projection.around(sets[0]).place, sets))
+    return tuple(
+        (points, Neighborhood.from_points(points, [BallKind(1)], keep=64).lists) for points in placed
+    )
 
 
 def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Frames of every kind for small data (genpr uses directions and cells for thousands of rows only), and engines."""
+"""Projections of every kind for small data (genpr uses directions and clusters for thousands of rows only), and engines."""
 
 import functools
 import itertools
@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS, Engine
-from genpr.neighbors.index import Frame, IndexedPoints, View
+from genpr.neighbors.index import IndexedPoints, ProjectedCoordinates, Projection
 
 ENGINES = {
     "tiles of 64 x 50": Engine(64, 50),
@@ -27,19 +27,19 @@ ENGINES = {
 _MOST_DIRECTIONS = 200
 
 
-def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
-    width = len(frame.center) if basis is None else basis.shape[1] + 1
-    return replace(frame, basis=basis, centers=torch.empty(0, width, dtype=torch.float64))
+def with_basis(projection: Projection, basis: Tensor | None) -> Projection:
+    width = len(projection.center) if basis is None else basis.shape[1] + 1
+    return replace(projection, basis=basis, centers=torch.empty(0, width, dtype=torch.float64))
 
 
-def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
-    """Add cells around evenly chosen rows."""
-    some = frame.place(features[:: -(-len(features) // count)])
-    return replace(frame, centers=some.view.coordinates.double())
+def with_clusters(projection: Projection, features: Tensor, count: int = 5) -> Projection:
+    """Add clusters around evenly chosen rows."""
+    some = projection.place(features[:: -(-len(features) // count)])
+    return replace(projection, centers=some.coordinates.values.double())
 
 
-def is_beyond(view: View) -> Tensor:
-    """Rows that the frame cannot represent, (n,) bool."""
+def is_beyond(view: ProjectedCoordinates) -> Tensor:
+    """Rows that the projection cannot represent, (n,) bool."""
     return view.slack.isinf()
 
 
@@ -48,41 +48,41 @@ def random_directions(d: int, count: int) -> Tensor:
     return torch.linalg.qr(torch.from_numpy(np.random.default_rng(3).normal(size=(d, count)))).Q
 
 
-def principal_directions(frame: Frame, features: Tensor, count: int) -> Tensor:
-    moved = (features.double() - frame.center) * frame.scale
+def principal_directions(projection: Projection, features: Tensor, count: int) -> Tensor:
+    moved = (features.double() - projection.center) * projection.scale
     return torch.linalg.svd(moved, full_matrices=False).Vh[:count].T.contiguous()
 
 
-def _in_directions(count_of: Callable[[int], int]) -> Callable[[Frame, Tensor], Frame]:
-    return lambda frame, x: with_basis(frame, random_directions(x.shape[1], count_of(x.shape[1])))
+def _in_directions(count_of: Callable[[int], int]) -> Callable[[Projection, Tensor], Projection]:
+    return lambda projection, x: with_basis(projection, random_directions(x.shape[1], count_of(x.shape[1])))
 
 
-def _principal(frame: Frame, features: Tensor) -> Frame:
-    return with_basis(frame, principal_directions(frame, features, 3))
+def _principal(projection: Projection, features: Tensor) -> Projection:
+    return with_basis(projection, principal_directions(projection, features, 3))
 
 
-KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
-    "all coordinates": lambda frame, _: frame,
+KINDS: dict[str, Callable[[Projection, Tensor], Projection]] = {
+    "all coordinates": lambda projection, _: projection,
     "one direction": _in_directions(lambda _: 1),
     "three directions": _in_directions(lambda _: 3),
     "nearly all directions": _in_directions(lambda d: d - 1),
     "principal directions": _principal,
-    "cells": with_cells,
-    "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
-    "float16 codes": lambda frame, _: replace(frame, codes=torch.float16),
-    "float32 codes": lambda frame, _: replace(frame, codes=torch.float32),
+    "clusters": with_clusters,
+    "principal directions and clusters": lambda projection, x: with_clusters(_principal(projection, x), x),
+    "rounded to float16": lambda projection, _: replace(projection, rounding=torch.float16),
+    "rounded to float32": lambda projection, _: replace(projection, rounding=torch.float32),
 }
 
 
-def frame_of(features: Tensor, kind: str = "all coordinates") -> Frame:
-    return KINDS[kind](Frame.around(features), features)
+def projection_of(features: Tensor, kind: str = "all coordinates") -> Projection:
+    return KINDS[kind](Projection.around(features), features)
 
 
 def place(*sets: NDArray | Tensor, kind: str = "all coordinates") -> list[IndexedPoints]:
-    """All sets in a frame of the first."""
+    """All sets in a projection of the first."""
     tensors = [torch.as_tensor(features) for features in sets]
-    frame = frame_of(tensors[0], kind)
-    return [frame.place(features) for features in tensors]
+    projection = projection_of(tensors[0], kind)
+    return [projection.place(features) for features in tensors]
 
 
 def all_pairs(n: int, m: int) -> tuple[Tensor, Tensor]:
@@ -95,7 +95,7 @@ def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
 
 def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
     """Squared radii of k-NN balls, (len(ks), n), as a search finds them."""
-    return Neighborhood.from_points(points, [Ball(k) for k in ks], engine=engine).sq_radii
+    return Neighborhood.from_points(points, [BallKind(k) for k in ks], engine=engine).sq_radii
 
 
 class Truth:
@@ -120,13 +120,13 @@ def truth(case: str) -> Truth:
 
 
 SEARCH_KINDS = [
-    *("all coordinates", "three directions", "float16 codes", "float32 codes", "cells"),
-    "principal directions and cells",
+    *("all coordinates", "three directions", "rounded to float16", "rounded to float32", "clusters"),
+    "principal directions and clusters",
 ]
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:
-    """Every case in two kinds of frame, the last one and another in rotation, with engines in rotation."""
+    """Every case in two kinds of projection, the last one and another in rotation, with engines in rotation."""
     *others, last = SEARCH_KINDS
     engines = itertools.cycle(ENGINES)
     return [

@@ -7,8 +7,8 @@ import torch
 from search_cases import (
     KINDS,
     all_pairs,
-    frame_of,
     principal_directions,
+    projection_of,
     random_directions,
     sq_distances,
     with_basis,
@@ -16,11 +16,11 @@ from search_cases import (
 from torch import Tensor
 
 from genpr.neighbors.bounds import basis_tolerance, represent, slack_factor, sq_norms_of
-from genpr.neighbors.index import Frame, IndexedPoints
+from genpr.neighbors.index import IndexedPoints, Projection
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 kinds = pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if "cells" not in kind and "codes" not in kind]
+    "kind", [kind for kind in KINDS if "clusters" not in kind and "rounded" not in kind]
 )
 
 
@@ -50,7 +50,7 @@ _ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _on
 def _limits(x: IndexedPoints, y: IndexedPoints, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds on all squared distances, (n, m)."""
     rows, columns = torch.arange(len(x)), torch.arange(len(y))
-    lower = x.sq_lower(keys_of(x.view.left(rows), y.view.right(columns)))
+    lower = x.sq_lower(keys_of(x.coordinates.queries(rows), y.coordinates.columns(columns)))
     return lower, lower + x.sq_gap(rows[:, None], y, columns)
 
 
@@ -67,8 +67,8 @@ def _assert_bounds_hold(x: IndexedPoints, y: IndexedPoints) -> None:
 @kinds
 def test_bounds_hold_on_every_case(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
-    frame = frame_of(real, kind)
-    x, y = frame.place(real), frame.place(fake)
+    projection = projection_of(real, kind)
+    x, y = projection.place(real), projection.place(fake)
     _assert_bounds_hold(x, y)
     _assert_bounds_hold(y, y)
 
@@ -94,37 +94,37 @@ def _adversarial(family: str, d: int, rng: np.random.Generator) -> Tensor:
 @kinds
 def test_bounds_hold_on_adversarial_rows(d, family, kind, rng):
     features = _adversarial(family, d, rng)
-    frame = frame_of(features[:20], kind)
-    x, y = frame.place(features[:20]), frame.place(features[20:])
+    projection = projection_of(features[:20], kind)
+    x, y = projection.place(features[:20]), projection.place(features[20:])
     _assert_bounds_hold(x, y)
     _assert_bounds_hold(y, y)
 
 
-def _in_span(d: int, width: int, exactly: bool, rng: np.random.Generator) -> tuple[Frame, Tensor]:
+def _in_span(d: int, width: int, exactly: bool, rng: np.random.Generator) -> tuple[Projection, Tensor]:
     """Rows in the span of `width` directions, exactly or up to float32 rounding."""
     latent = torch.from_numpy(rng.normal(size=(60, width)))
     basis = torch.eye(d, dtype=torch.float64)[:, :width] if exactly else random_directions(d, width)
     features = (latent @ basis.T).float()
-    frame = Frame(torch.zeros(d), 1.0, None, torch.empty(0, d, dtype=torch.float64))
-    return with_basis(frame, basis), features
+    projection = Projection(torch.zeros(d), 1.0, None, torch.empty(0, d, dtype=torch.float64))
+    return with_basis(projection, basis), features
 
 
 @pytest.mark.parametrize(("d", "width"), [(1, 1), (2, 1), (5, 3), (64, 3), (64, 63), (64, 64), (1000, 2)])
 @pytest.mark.parametrize("exactly", [True, False])
 def test_bounds_hold_for_rows_in_the_span_of_directions(d, width, exactly, rng):
-    frame, features = _in_span(d, width, exactly, rng)
-    points = frame.place(features)
+    projection, features = _in_span(d, width, exactly, rng)
+    points = projection.place(features)
     _assert_bounds_hold(points, points)
     lower, upper = _limits(points, points)
     assert (upper - lower).max() < 1e-4 * sq_norms_of(features).max()
     if exactly:
-        assert points.view.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
+        assert points.coordinates.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
 
 
 def test_residual_of_directions_counts_fully():
     # Orthogonal to the kept direction, opposite rows have equal coordinates; the squared distance is the full bound 4 r r'.
-    frame = Frame(torch.zeros(2), 1.0, None, torch.empty(0, 2, dtype=torch.float64))
-    points = with_basis(frame, torch.tensor([[1.0], [0.0]]).double()).place(
+    projection = Projection(torch.zeros(2), 1.0, None, torch.empty(0, 2, dtype=torch.float64))
+    points = with_basis(projection, torch.tensor([[1.0], [0.0]]).double()).place(
         torch.tensor([[0.0, 3], [0, -3], [0, 5]])
     )
     lower, upper = _limits(points, points)
@@ -137,7 +137,7 @@ def test_residual_of_directions_counts_fully():
 
 def _with_view(points: IndexedPoints, **tensors: Tensor) -> IndexedPoints:
     changed = replace(points)
-    vars(changed)["view"] = replace(points.view, **tensors)
+    vars(changed)["coordinates"] = replace(points.coordinates, **tensors)
     return changed
 
 
@@ -152,7 +152,7 @@ def _without_residual(points: IndexedPoints) -> IndexedPoints:
 
 
 def _with_less_slack(points: IndexedPoints, divisor: float) -> IndexedPoints:
-    return _with_slack(points, points.view.coordinates, points.view.slack / divisor)
+    return _with_slack(points, points.coordinates.values, points.coordinates.slack / divisor)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 64])
@@ -160,10 +160,10 @@ def _with_less_slack(points: IndexedPoints, divisor: float) -> IndexedPoints:
 def test_slack_is_needed(d, width, rng):
     if width is None:
         features = torch.from_numpy(rng.normal(size=(200, d))).float()
-        points = frame_of(features).place(features)
+        points = projection_of(features).place(features)
     else:
-        frame, features = _in_span(d, min(d, width), True, rng)
-        points = _without_residual(frame.place(features))
+        projection, features = _in_span(d, min(d, width), True, rng)
+        points = _without_residual(projection.place(features))
     true = sq_distances(features, features)
     lower, upper = _limits(*[_with_less_slack(points, 50)] * 2)
     assert (lower > true).any()
@@ -172,20 +172,20 @@ def test_slack_is_needed(d, width, rng):
 
 def test_errors_that_slack_covers_occur(rng):
     features = torch.from_numpy(rng.normal(size=(100, 1000))).float()
-    points = frame_of(features).place(features)
+    points = projection_of(features).place(features)
     i, j = all_pairs(100, 100)
     lower, upper = _limits(points, points, _one_term_after_the_other)
     error = ((lower + upper) / 2 - sq_distances(features, features)).abs()[i, j]
-    share = error / (points.view.slack[i] + points.view.slack[j]) * points.frame.scale**2
+    share = error / (points.coordinates.slack[i] + points.coordinates.slack[j]) * points.projection.scale**2
     assert 1e-3 < share.max() < 0.5
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "principal directions"])
 def test_slack_has_the_size_of_rounding_errors(kind, rng):
     features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
-    points = frame_of(features, kind).place(features)
-    sq_norms = sq_norms_of(points.view.coordinates)
-    assert (points.view.slack <= (2.1 * points.view.width + 64) * 2.0**-24 * sq_norms).all()
+    points = projection_of(features, kind).place(features)
+    sq_norms = sq_norms_of(points.coordinates.values)
+    assert (points.coordinates.slack <= (2.1 * points.coordinates.width + 64) * 2.0**-24 * sq_norms).all()
 
 
 @kinds
@@ -193,9 +193,11 @@ def test_outlier_does_not_increase_the_slack_of_other_rows(kind, rng):
     clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
     with_outlier = clean.clone()
     with_outlier[7] = 1e6
-    frame = frame_of(clean, kind)
-    before = frame.place(clean)
-    after = replace(Frame.around(with_outlier), basis=frame.basis, centers=frame.centers).place(with_outlier)
+    projection = projection_of(clean, kind)
+    before = projection.place(clean)
+    after = replace(
+        Projection.around(with_outlier), basis=projection.basis, centers=projection.centers
+    ).place(with_outlier)
     others = (torch.arange(500) != 7).nonzero()[:, 0]
     zero = torch.zeros(1, dtype=torch.int64)
 
@@ -203,66 +205,66 @@ def test_outlier_does_not_increase_the_slack_of_other_rows(kind, rng):
         return points.sq_gap(others, _without_residual(points), zero)
 
     assert (gaps(after) <= 1.5 * gaps(before)).all()
-    assert after.view.slack[7] > 1e6 * after.view.slack[others].max()
+    assert after.coordinates.slack[7] > 1e6 * after.coordinates.slack[others].max()
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7, 1e-45, 1e-42, 3e38, 3.4e38])
 @kinds
 def test_copies_of_the_center_have_no_slack(value, kind):
     features = torch.full((10, 3), value)
-    frame = frame_of(features, "all coordinates")
-    assert torch.equal(frame.center, features[0])
-    assert 0 < frame.scale < torch.inf
+    projection = projection_of(features, "all coordinates")
+    assert torch.equal(projection.center, features[0])
+    assert 0 < projection.scale < torch.inf
     if kind != "all coordinates":
-        frame = with_basis(frame, random_directions(3, 2))
-    points = frame.place(features)
-    assert not points.view.slack.any()
-    assert not points.view.residual.any()
-    assert not points.view.coordinates.any()
+        projection = with_basis(projection, random_directions(3, 2))
+    points = projection.place(features)
+    assert not points.coordinates.slack.any()
+    assert not points.coordinates.residual.any()
+    assert not points.coordinates.values.any()
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
-def test_rows_that_underflow_in_the_frame_have_slack(kind):
+def test_rows_that_underflow_in_the_projection_have_slack(kind):
     features = torch.zeros(300, 2)
     features[1:200] = 1e36
     features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
-    frame = frame_of(features, kind)
-    points = frame.place(features)
-    vanished = ~points.view.coordinates.any(dim=1) & (features != frame.center).any(dim=1)
+    projection = projection_of(features, kind)
+    points = projection.place(features)
+    vanished = ~points.coordinates.values.any(dim=1) & (features != projection.center).any(dim=1)
     assert vanished.any()
-    assert points.view.slack[vanished].min() > 0
+    assert points.coordinates.slack[vanished].min() > 0
     _assert_bounds_hold(points, points)
 
 
 @kinds
-def test_rows_beyond_the_frame_have_infinite_slack(kind):
+def test_rows_beyond_the_projection_have_infinite_slack(kind):
     features = torch.ones(100, 4)
     features[:90] = torch.arange(360).view(90, 4) * 1e-10
     features[95:98] = torch.tensor([1e25, 3e38, -3e38])[:, None]
-    frame = Frame.around(features)
+    projection = Projection.around(features)
     if kind != "all coordinates":
-        frame = with_basis(frame, principal_directions(frame, features[:90], 2))
-    points = frame.place(features)
-    assert points.view.slack[95:98].isinf().all()
-    assert not points.view.coordinates[95:98].any()
-    assert not points.view.residual[95:98].any()
-    assert points.view.slack[:95].isfinite().all()
-    assert points.view.coordinates.isfinite().all()
-    assert points.view.half_floors.isfinite().all()
+        projection = with_basis(projection, principal_directions(projection, features[:90], 2))
+    points = projection.place(features)
+    assert points.coordinates.slack[95:98].isinf().all()
+    assert not points.coordinates.values[95:98].any()
+    assert not points.coordinates.residual[95:98].any()
+    assert points.coordinates.slack[:95].isfinite().all()
+    assert points.coordinates.values.isfinite().all()
+    assert points.coordinates.half_floors.isfinite().all()
     _assert_bounds_hold(points, points)
 
 
 def test_nonorthonormal_basis_increases_slack(rng):
     features = torch.from_numpy(rng.normal(size=(60, 32))).float()
-    frame = Frame.around(features)
+    projection = Projection.around(features)
     basis = random_directions(32, 32)
     assert basis_tolerance(basis) < 1e-12
     bent = basis * torch.linspace(1, 1 + 1e-3, 32)
     assert basis_tolerance(bent) >= torch.linalg.matrix_norm(bent.T @ bent - torch.eye(32), ord=2) > 1e-3
     true = sq_distances(features, features)
-    points = with_basis(frame, bent).place(features)
+    points = with_basis(projection, bent).place(features)
     _assert_bounds_hold(points, points)
-    naive = represent(features, frame.center, frame.scale, bent, basis_tolerance(basis))
+    naive = represent(features, projection.center, projection.scale, bent, basis_tolerance(basis))
     points = _with_slack(points, naive.coordinates, naive.slack)
     assert (_limits(points, points)[0] > true).any()
 

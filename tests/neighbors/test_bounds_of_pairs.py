@@ -4,8 +4,7 @@ import torch
 from search_cases import all_pairs
 
 from genpr.neighbors.bounds import bounds_by_product, bounds_of_differences
-from genpr.neighbors.distance import sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS
+from genpr.neighbors.distance import sq_differences_at, sq_distances_at
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 
@@ -20,7 +19,7 @@ def test_bounds_of_differences_hold_and_are_tight(case):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     i, j = all_pairs(len(real), len(fake))
     d = real.shape[1]
-    lower, upper = bounds_of_differences(ONE_PROCESS.sq_differences(real, fake, i, j), d)
+    lower, upper = bounds_of_differences(sq_differences_at(real, fake, i, j), d)
     true = sq_distances_at(real, fake, i, j)
     assert (lower <= true).all()
     assert (true <= upper).all()

@@ -5,9 +5,9 @@ import torch
 from search_cases import all_pairs, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import search
-from genpr.neighbors.engine import ONE_PROCESS
-from genpr.neighbors.search import ClosestPairs, Pairs, bounds_of_pairs, in_reach
+from genpr.neighbors import bounds
+from genpr.neighbors.bounds import bounds_of_pairs
+from genpr.neighbors.search import ClosestPairs, Pairs, in_reach
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 
@@ -19,7 +19,7 @@ def test_bounds_of_pairs_hold(case, rng):
     i, j = all_pairs(len(x), len(y))
     few = torch.from_numpy(rng.integers(0, len(i), min(len(x), len(y)) // 2))
     for index in (slice(None), few):
-        lower, upper = bounds_of_pairs(x, y, i[index], j[index], ONE_PROCESS)
+        lower, upper = bounds_of_pairs(x, y, i[index], j[index])
         assert (lower <= true[i[index], j[index]]).all()
         assert (true[i[index], j[index]] <= upper).all()
         assert upper.isfinite().all()
@@ -28,8 +28,8 @@ def test_bounds_of_pairs_hold(case, rng):
 def test_overflow_of_float32_squares_is_resolved_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
-    monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
-    lower, upper = bounds_of_pairs(x, x, i, j, ONE_PROCESS)
+    monkeypatch.setattr(bounds, "bounds_by_product", lambda *_: None)
+    lower, upper = bounds_of_pairs(x, x, i, j)
     assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
     assert lower[1] < 2 < upper[1]
 

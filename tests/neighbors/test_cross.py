@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import ENGINES, SEARCH_KINDS, combinations, frame_of, place, sq_radii, truth
+from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_of, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
 from genpr.neighbors.counts import CrossCounts, cross_counts
@@ -18,7 +18,7 @@ from genpr.neighbors.engine import Engine
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
-precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "float16 codes"])
+precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "rounded to float16"])
 cases = pytest.mark.parametrize("case", feature_cases.names())
 TIES = ("closed", "strict")
 
@@ -62,7 +62,7 @@ def test_every_count_equals_the_oracle(case, kind, engine):
 @pytest.mark.parametrize("case", ["off_center", "near_duplicates", "fakes_copy_reals"])
 def test_number_of_threads_changes_nothing(case):
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
-    _check(case, "principal directions and cells", Engine(40, 64))
+    _check(case, "principal directions and clusters", Engine(40, 64))
     assert torch.get_num_threads() == 3
 
 
@@ -104,24 +104,24 @@ def test_radii_may_have_any_size(kind, ties, rng):
 @kinds
 def test_float16_features_equal_their_float32_values(kind, rng):
     real, fake = torch.from_numpy(rng.normal(5, 0.1, (2, 90, 40))).half()
-    frame = frame_of(real.float(), kind)
-    x, y = frame.place(real), frame.place(fake)
+    projection = projection_of(real.float(), kind)
+    x, y = projection.place(real), projection.place(fake)
     of_real = oracle.kth_sq_distances(real.float().numpy(), [3])
     counts = cross_counts(x, y, real_sq_radii=torch.from_numpy(of_real))
     sq = oracle.sq_distances(real.float().numpy(), fake.float().numpy())
     _assert_counts(counts, sq, of_real, [], "closed")
 
 
-def _no_bounds(x, y, i, j, engine):
+def _no_bounds(x, y, i, j):
     return torch.zeros(len(i)).double(), torch.full((len(i),), torch.inf).double()
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("search.bounds_by_product", lambda *_: None),
+        ("bounds.bounds_by_product", lambda *_: None),
         ("counts.bounds_of_pairs", _no_bounds),
-        ("device_profile.CPU", replace(CPU, portion=50)),
+        ("device_profile.CPU", replace(CPU, min_pairs=50)),
     ],
 )
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def _no_bounds(x, y, i, j, engine):
 )
 def test_shortcuts_change_nothing(name, value, case, monkeypatch):
     monkeypatch.setattr(f"genpr.neighbors.{name}", value)
-    for kind in ("all coordinates", "principal directions and cells"):
+    for kind in ("all coordinates", "principal directions and clusters"):
         _check(case, kind, Engine(64, 50))
 
 

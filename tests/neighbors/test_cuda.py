@@ -7,12 +7,12 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from search_cases import SEARCH_KINDS, frame_of, sq_radii
+from search_cases import SEARCH_KINDS, projection_of, sq_radii
 
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Frame, IndexedPoints, choose_frame, is_suitable
+from genpr.neighbors.index import IndexedPoints, Projection, choose_projection, is_suitable
 from genpr.neighbors.nearest import nearest_between
 
 pytestmark = pytest.mark.gpu
@@ -24,13 +24,13 @@ def test_distances_on_a_gpu_have_the_same_bits(d, rng):
     assert torch.equal(sq_distances(x.cuda(), y.cuda()).cpu(), sq_distances(x, y))
 
 
-def _moved(frame: Frame, device: str) -> Frame:
+def _moved(projection: Projection, device: str) -> Projection:
     tensors = {
         field.name: value.to(device)
-        for field in fields(frame)
-        if isinstance(value := getattr(frame, field.name), torch.Tensor)
+        for field in fields(projection)
+        if isinstance(value := getattr(projection, field.name), torch.Tensor)
     }
-    return replace(frame, **tensors)
+    return replace(projection, **tensors)
 
 
 def _everything(x: IndexedPoints, y: IndexedPoints, engine: Engine) -> list[torch.Tensor]:
@@ -58,13 +58,13 @@ def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> No
 @pytest.mark.parametrize(("case", "kind"), [*zip(feature_cases.names()[::2], cycle(SEARCH_KINDS))])
 def test_radii_and_counts_on_a_gpu_are_equal(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
-    frame = frame_of(real, kind)
+    projection = projection_of(real, kind)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # allows TF32, which must not be used
     try:
         results = []
         for device in ("cpu", "cuda"):
-            moved = _moved(frame, device)
+            moved = _moved(projection, device)
             x, y = moved.place(real.to(device)), moved.place(fake.to(device))
             results.append(_everything(x, y, Engine() if device == "cpu" else Engine(96, 80)))
     finally:
@@ -72,17 +72,17 @@ def test_radii_and_counts_on_a_gpu_are_equal(case, kind):
     _assert_equal(*results)
 
 
-def test_frame_chosen_on_the_gpu_gives_equal_results(gpu, rng):
+def test_projection_chosen_on_the_gpu_gives_equal_results(gpu, rng):
     directions = rng.normal(size=(8, 128)) / np.sqrt(8)
     latent = [rng.normal(size=(n, 8)) @ directions for n in (3000, 3000)]
     sets = [torch.from_numpy(x + 3 + 0.01 * rng.normal(size=x.shape)).half() for x in latent]
     results = []
     for device in ("cpu", "cuda"):
-        frame = choose_frame(sets[0].to(device), 5)
+        projection = choose_projection(sets[0].to(device), 5)
         assert gpu is None or not any(name.startswith("index_add") for name, _ in gpu.nondeterministic)
-        assert (frame.basis is None) == (device == "cuda")
-        assert frame.codes == (torch.float16 if device == "cuda" else None)
-        x, y = (frame.place(features.to(device)) for features in sets)
+        assert (projection.basis is None) == (device == "cuda")
+        assert projection.rounding == (torch.float16 if device == "cuda" else None)
+        x, y = (projection.place(features.to(device)) for features in sets)
         assert is_suitable(y, 5)
         results.append(_everything(x, y, Engine()))
     _assert_equal(*results)
@@ -91,7 +91,7 @@ def test_frame_chosen_on_the_gpu_gives_equal_results(gpu, rng):
 @pytest.mark.parametrize("copies", [1, 9])
 def test_empty_results_are_on_the_gpu(copies, rng):
     features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
-    points = Frame.around(features).place(features)
+    points = Projection.around(features).place(features)
     k = min(5, copies)
     radii = sq_radii(points, [k], engine=Engine(16, 16))
     nothing = torch.full_like(radii, -torch.inf)

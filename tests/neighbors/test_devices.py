@@ -31,7 +31,7 @@ class _DeviceCheck(TorchFunctionMode):
 @pytest.mark.parametrize("copies", [1, 8])
 def test_all_tensors_are_created_on_the_device_of_the_data(kind, copies, rng, set_sizes):
     # Empty portions, too, must be on the device of the data, which only a GPU would check.
-    set_sizes(portion=1)
+    set_sizes(min_pairs=1)
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
     engine, check = Engine(16, 16), _DeviceCheck()
     with check:

@@ -29,7 +29,7 @@ def test_distances_do_not_overflow_or_underflow(value):
 
 @pytest.mark.parametrize("elements", [1, 100, 10**6])
 def test_gathering_in_chunks_changes_nothing(rng, set_sizes, elements):
-    set_sizes(chunk=elements)
+    set_sizes(elements=elements)
     x, y = (torch.from_numpy(rng.normal(size=(n, 37))).float() for n in (30, 20))
     i, j = torch.from_numpy(rng.integers(0, 20, (2, 333)))
     assert torch.equal(sq_distances_at(x, y, i, j), sq_distances(x[i], y[j]))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from genpr.neighbors import engine as engine_module
 from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.distance import sq_differences_at
 from genpr.neighbors.engine import Engine, plain_arithmetic
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
@@ -64,12 +65,12 @@ def _layouts(x: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
 @pytest.mark.parametrize("d", [1, 37])
 def test_differences_have_the_precision_of_float32(form_of_x, d, rng, set_sizes):
-    set_sizes(chunk=300)
+    set_sizes(elements=300)
     values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
     i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
     true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)
     for form_of_y, y in _layouts(values[1]).items():
-        sq = Engine().sq_differences(_layouts(values[0])[form_of_x], y, i, j)
+        sq = sq_differences_at(_layouts(values[0])[form_of_x], y, i, j)
         assert sq.dtype == torch.float32
         assert ((sq - true).abs() <= (d + 3) * 2.0**-24 * true).all(), form_of_y
 
@@ -81,7 +82,7 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
         budget = 2**16
         monkeypatch.setattr(engine_module, "tile_budget", lambda device, budget=budget: budget)
         tiles = Engine().tiles(width, CPU)
-        assert tiles.products.numel() * 4 <= 2 * budget
+        assert tiles.memory.numel() * 4 <= 2 * budget
         assert tiles.rows * tiles.columns >= budget / 64 / 4
     assert torch.equal(sq_radii(x, [3], engine=Engine()), expected)
 

@@ -7,7 +7,7 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
 from genpr.neighbors.engine import ONE_PROCESS, Engine
-from genpr.neighbors.index import choose_frame
+from genpr.neighbors.index import choose_projection
 from genpr.neighbors.nearest import nearest_between
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -32,7 +32,7 @@ def _check(queries, points, k: int, *, kind: str = "all coordinates", engine=ONE
 def test_every_bit_and_index_equals_the_oracle(case, kind, engine):
     expected = truth(case)
     y, x = place(expected.real, expected.fake, kind=kind)
-    _assert_nearest(x, y, 1 if kind == "cells" else 5, expected.sq.T, ENGINES[engine])
+    _assert_nearest(x, y, 1 if kind == "clusters" else 5, expected.sq.T, ENGINES[engine])
 
 
 @kinds
@@ -50,10 +50,10 @@ def test_ties_go_to_the_lowest_index(kind, k, rng):
     "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_center"]
 )
 def test_time_of_merging_changes_nothing(case, portion, crowd, set_sizes, monkeypatch):
-    monkeypatch.setattr(nearest, "_PORTION", portion)
+    monkeypatch.setattr(nearest, "_BATCH", portion)
     monkeypatch.setattr(nearest, "_PER_QUERY", 0)
     monkeypatch.setattr(nearest, "_CROWD", crowd)
-    set_sizes(portion=40)
+    set_sizes(min_pairs=40)
     real, fake = (features[:60] for features in feature_cases.make(case))
     _check(fake, real, 3, engine=Engine(11, 13))
 
@@ -102,16 +102,16 @@ def test_definition_computes_few_more_than_k_pairs_per_query(rng, verified):
     assert 3 * 900 <= sum(verified) < 1.01 * 3 * 900
 
 
-def test_large_sets_with_chosen_frames_equal_the_oracle(rng):
+def test_large_sets_with_chosen_projections_equal_the_oracle(rng):
     basis = rng.normal(size=(6, 256))
     points, queries = (
         (rng.normal(size=(n, 6)) @ basis + 0.01 * rng.normal(size=(n, 256))).astype(np.float32)
         for n in (3000, 60)
     )
-    frame = choose_frame(torch.from_numpy(points), 5)
-    assert frame.basis is not None
-    assert len(frame.centers)
-    x, y = (frame.place(torch.from_numpy(features)) for features in (queries, points))
+    projection = choose_projection(torch.from_numpy(points), 5)
+    assert projection.basis is not None
+    assert len(projection.centers)
+    x, y = (projection.place(torch.from_numpy(features)) for features in (queries, points))
     _assert_nearest(x, y, 5, oracle.sq_distances(queries, points))
 
 

@@ -9,24 +9,24 @@ from search_cases import (
     ENGINES,
     SEARCH_KINDS,
     combinations,
-    frame_of,
     is_beyond,
     place,
+    projection_of,
     sq_radii,
     truth,
-    with_cells,
+    with_clusters,
 )
 
 from genpr.neighbors import nearest
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.device_profile import CPU
 from genpr.neighbors.engine import ONE_PROCESS, Engine
 
-BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
+BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True), BallKind(5, clipped=True))
 TIES = ("closed", "strict")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
-precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "float16 codes"])
+precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "rounded to float16"])
 
 
 def clipped(radii: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def clipped(radii: np.ndarray) -> np.ndarray:
 
 
 @oracle.once
-def in_degrees(sq: np.ndarray, largest: np.ndarray) -> dict[tuple[Ball, str], list[int]]:
+def in_degrees(sq: np.ndarray, largest: np.ndarray) -> dict[tuple[BallKind, str], list[int]]:
     """In-degrees with each row left out in turn: radii of the others are computed without it."""
     ks = [ball.k for ball in BALLS]
     degrees = {(ball, ties): [] for ball in BALLS for ties in TIES}
@@ -79,7 +79,7 @@ def check_radii(features: np.ndarray, points, ks: list[int], engine=ONE_PROCESS)
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
 def test_everything_equals_the_oracle(case, kind, engine):
     expected = truth(case)
-    x, y = place(expected.real, expected.fake, kind=kind)  # the reals' frame may serve the fakes badly
+    x, y = place(expected.real, expected.fake, kind=kind)  # the reals' projection may serve the fakes badly
     for features, points in ((expected.real, x), (expected.fake, y)):
         check(features, points, keep=9, engine=ENGINES[engine])
 
@@ -101,16 +101,16 @@ def test_copies_are_in_the_balls_of_each_other(rng, n, copies):
 def test_equal_distances_are_equal_in_the_lists(rng):
     features = rng.integers(-3, 4, (50, 40)).astype(np.float32)
     (points,) = place(features)
-    sq = Neighborhood.from_points(points, [Ball(1)], keep=49).lists.sq
+    sq = Neighborhood.from_points(points, [BallKind(1)], keep=49).lists.sq
     assert sq.tolist() == np.sort(oracle.sq_distances(features, features), axis=1)[:, 1:].tolist()
 
 
 def test_median_radius_excludes_points_on_its_sphere():
     sq = torch.tensor([2.0, 3.0, 3.0, 5.0], dtype=torch.float64)
-    assert sq_radii_of(Ball(1, clipped=True), sq).tolist() == [2.0, 3.0, 3.0, 3.0]
+    assert sq_radii_of(BallKind(1, clipped=True), sq).tolist() == [2.0, 3.0, 3.0, 3.0]
     sq = torch.tensor([1.0, 9.0, 4.0, 16.0], dtype=torch.float64)
-    assert sq_radii_of(Ball(1, clipped=True), sq).tolist() == [1.0, 6.25, 4.0, 6.25]
-    assert sq_radii_of(Ball(1), sq).tolist() == [1.0, 9.0, 4.0, 16.0]
+    assert sq_radii_of(BallKind(1, clipped=True), sq).tolist() == [1.0, 6.25, 4.0, 6.25]
+    assert sq_radii_of(BallKind(1), sq).tolist() == [1.0, 9.0, 4.0, 16.0]
 
 
 @pytest.mark.parametrize("case", ["off_center", "near_duplicates", "duplicates"])
@@ -119,15 +119,19 @@ def test_number_of_threads_changes_no_radius(case, masses, monkeypatch):
     monkeypatch.setattr(nearest, "_MASSES", masses)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     features = truth(case).real
-    check_radii(features, *place(features, kind="principal directions and cells"), [2, 5], Engine(40, 64))
+    check_radii(features, *place(features, kind="principal directions and clusters"), [2, 5], Engine(40, 64))
     assert torch.get_num_threads() == 3
 
 
-def test_many_pairs_within_reach_by_codes_change_no_radius(rng, monkeypatch):
-    for name in ("_MASSES", "_MANY_PER_ROW", "_SPREAD_CODES"):
+@pytest.mark.parametrize("differences_from", [0, 1, 64])
+def test_many_pairs_within_reach_by_rounded_rows_change_no_radius(
+    differences_from, rng, monkeypatch, set_sizes
+):
+    set_sizes(differences_from=differences_from)
+    for name in ("_MASSES", "_SPREAD_JOINED"):
         monkeypatch.setattr(nearest, name, 0)
     features = rng.normal(size=(500, 4)).astype(np.float32)
-    check_radii(features, *place(features, kind="float16 codes"), [1])
+    check_radii(features, *place(features, kind="rounded to float16"), [1])
 
 
 @kinds
@@ -147,27 +151,34 @@ def test_k_may_be_in_any_order_up_to_all_other_rows(kind, rng):
 @kinds
 def test_float16_features_equal_their_float32_radii(kind, rng):
     halves = torch.from_numpy(rng.normal(5, 0.1, (150, 40))).half()
-    check_radii(halves.float().numpy(), frame_of(halves.float(), kind).place(halves), [1, 4])
+    check_radii(halves.float().numpy(), projection_of(halves.float(), kind).place(halves), [1, 4])
 
 
 @precise
-def test_rows_at_the_limit_of_a_frame_have_exact_radii(kind, rng):
+def test_rows_at_the_limit_of_a_projection_have_exact_radii(kind, rng):
     usual = torch.from_numpy(rng.normal(size=(110, 6))).float()
-    frame = frame_of(usual, kind)
-    far = 2.0**60 / frame.scale / np.sqrt(6) * (1 + 0.02 * torch.from_numpy(rng.normal(size=(40, 6)))).float()
-    if "cells" in kind:
-        inside = with_cells(frame, far, 8).centers
-        frame = replace(frame, centers=torch.cat([frame.centers, inside[inside.norm(dim=1) > 0]]))
+    projection = projection_of(usual, kind)
+    far = (
+        2.0**60
+        / projection.scale
+        / np.sqrt(6)
+        * (1 + 0.02 * torch.from_numpy(rng.normal(size=(40, 6)))).float()
+    )
+    if "clusters" in kind:
+        inside = with_clusters(projection, far, 8).centers
+        projection = replace(
+            projection, centers=torch.cat([projection.centers, inside[inside.norm(dim=1) > 0]])
+        )
     features = torch.cat([far, usual])
-    points = frame.place(features)
-    assert 5 < is_beyond(points.view).sum() <= 35
+    points = projection.place(features)
+    assert 5 < is_beyond(points.coordinates).sum() <= 35
     check_radii(features.numpy(), points, [1, 5])
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"search.bounds_by_product": lambda *_: None},
+        {"bounds.bounds_by_product": lambda *_: None},
         {"nearest._MARGIN": 1},
         {"nearest._SPREAD_ROWS": 1},
         {"device_profile.CPU": replace(CPU, min_held=100, verified=7), "nearest._MASSES": 30},
@@ -179,7 +190,7 @@ def test_shortcuts_change_no_radius(changed, case, monkeypatch):
     for name, value in changed.items():
         monkeypatch.setattr(f"genpr.neighbors.{name}", value)
     features = feature_cases.make(case)[0]
-    for kind in ("all coordinates", "principal directions and cells"):
+    for kind in ("all coordinates", "principal directions and clusters"):
         check_radii(features, *place(features, kind=kind), [1, 3, 5], Engine(7, 64))
 
 

@@ -5,7 +5,7 @@ import torch
 from search_cases import place
 
 from genpr.content_order import content_order
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS
 from genpr.neighbors.nearest import NeighborLists
@@ -22,7 +22,7 @@ def found_share(features, size, k, *, listed, ties="closed"):
     (points,) = place(features)
     lists = NeighborLists.none(points.features)
     if listed:
-        lists = Neighborhood.from_points(points, [Ball(1)], keep=listed).lists
+        lists = Neighborhood.from_points(points, [BallKind(1)], keep=listed).lists
     return covered_share_of_parts(points, lists, size, k, ties=ties, engine=ONE_PROCESS)
 
 

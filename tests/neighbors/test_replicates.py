@@ -10,19 +10,19 @@ from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import nearest, resample
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.engine import ONE_PROCESS, Engine, Workers
+from genpr.neighbors.distance import near_sq_distances
+from genpr.neighbors.engine import ONE_PROCESS, Engine, Search, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
-from genpr.neighbors.nearest import near_sq_distances
 from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
 from genpr.neighbors.search import Pairs, scan_pairs
 
 CPU = torch.device("cpu")
 COUNT = 6
-BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True))
+BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True))
 
 
 def _requests(owners: int, others: int, rows: str) -> list[CountRequest]:
@@ -39,7 +39,7 @@ def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, cen
 
 
 def resampled(points: IndexedPoints, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
-    lists = Neighborhood.from_points(points, [Ball(1)], keep=listed).lists
+    lists = Neighborhood.from_points(points, [BallKind(1)], keep=listed).lists
     halves = Halves.drawn(len(points), seed=5, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
 
@@ -61,7 +61,7 @@ def replicate_counts(
 
 
 def members(side: ResampledSet, half: int) -> NDArray:
-    return unpacked(side.halves.member)[:, half].numpy().nonzero()[0]
+    return unpacked(side.halves.masks)[:, half].numpy().nonzero()[0]
 
 
 class HalfTruth:
@@ -155,7 +155,7 @@ def test_counts_of_fakes_in_the_center_of_all_balls(rng):
 def test_counts_of_floats_off_center(rng):
     """Float32 distances differ from the definition in the last bits, so only pairs with a clear decision are compared."""
     real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
-    x, y = place(real, fake, kind="principal directions and cells")
+    x, y = place(real, fake, kind="principal directions and clusters")
     sides = resampled(x, stream=0), resampled(y, stream=1)
     found = replicate_counts(*sides, [*REQUESTS, *OWN])
     off = 0
@@ -166,7 +166,7 @@ def test_counts_of_floats_off_center(rng):
 
 
 def test_tile_size_and_number_of_threads_change_nothing(rng, monkeypatch):
-    x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="cells")
+    x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="clusters")
     sides = resampled(x, stream=0), resampled(y, stream=1)
     before = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
     monkeypatch.setattr(resample, "_ROWS", 7)
@@ -200,7 +200,7 @@ def test_gpu_counts_many_portions_in_few_operations(rng, gpu):
         gpu.reset()
     counter = ReplicateCounter(*sides, [REQUESTS[2], REQUESTS[14], REQUESTS[28], REQUESTS[-1]])
     for start in range(0, len(pairs), 900):
-        counter.consume(pairs.part(slice(start, start + 900)))
+        counter.consume(pairs.at(slice(start, start + 900)))
     found = counter.counts()
     if gpu is not None:  # of every portion by itself they would be ten times as many
         assert gpu.kernels < 700
@@ -214,9 +214,9 @@ def test_distance_on_a_gpu_does_not_depend_on_the_number_of_pairs(rng, gpu):
         gpu.by_shape = True
     x = torch.from_numpy(rng.normal(5, 0.05, (60, 37)).astype(np.float32)).cuda()
     i, j = (each.cuda() for each in all_pairs(60, 60))
-    many = near_sq_distances(x, x, i, j, ONE_PROCESS)
+    many = near_sq_distances(x, x, i, j)
     assert torch.equal(many.view(60, 60), many.view(60, 60).T)
-    assert torch.equal(near_sq_distances(x, x, i[:9], j[:9], ONE_PROCESS), many[:9])
+    assert torch.equal(near_sq_distances(x, x, i[:9], j[:9]), many[:9])
 
 
 def test_pairs_decided_by_bounds_need_no_distance(rng, recorded):
@@ -225,8 +225,8 @@ def test_pairs_decided_by_bounds_need_no_distance(rng, recorded):
     x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
     looked_at = recorded(2, "resample.near_sq_distances")
-    found = replicate_counts(*sides, [CountRequest("real", Ball(5), "pairs")])
-    assert found[CountRequest("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
+    found = replicate_counts(*sides, [CountRequest("real", BallKind(5), "pairs")])
+    assert found[CountRequest("real", BallKind(5), "pairs")].tolist() == [[150 * 150] * COUNT]
     assert sum(looked_at) == 0
 
 
@@ -262,7 +262,7 @@ def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
 @pytest.mark.parametrize("n", [2, 9, 40])
 def test_halves_are_complementary_pairs(n):
     halves = Halves.drawn(n, seed=1, stream=0, count=70, device=CPU)
-    inside = unpacked(halves.member)
+    inside = unpacked(halves.masks)
     assert not inside[:, 70:].any()
     assert (inside[:, :70].sum(dim=0) == n // 2).all()
     assert not (inside[:, 0:70:2] & inside[:, 1:70:2]).any()
@@ -271,19 +271,19 @@ def test_halves_are_complementary_pairs(n):
 
 def test_halves_depend_only_on_seed_stream_and_size():
     def drawn(n: int = 30, seed: int = 0, stream: int = 0) -> list:
-        return Halves.drawn(n, seed=seed, stream=stream, count=8, device=CPU).member.tolist()
+        return Halves.drawn(n, seed=seed, stream=stream, count=8, device=CPU).masks.tolist()
 
     assert drawn() == drawn()
     assert all(drawn() != other for other in (drawn(seed=1), drawn(stream=1), drawn(n=31)[:30]))
 
 
 def test_halves_are_the_same_in_all_versions():
-    member = Halves.drawn(7, seed=3, stream=1, count=4, device=CPU).member
+    member = Halves.drawn(7, seed=3, stream=1, count=4, device=CPU).masks
     assert member[:, 0].tolist() == [6, 9, 9, 6, 10, 0, 5]
 
 
 def test_every_row_is_equally_often_in_a_half():
-    inside = unpacked(Halves.drawn(11, seed=0, stream=0, count=2000, device=CPU).member)[:, :2000].double()
+    inside = unpacked(Halves.drawn(11, seed=0, stream=0, count=2000, device=CPU).masks)[:, :2000].double()
     assert (inside.mean(dim=1) - 5 / 11).abs().max() < 0.05
     together = (inside[:, ::2] @ inside[:, ::2].T / 1000)[~torch.eye(11, dtype=torch.bool)]
     assert (together - 5 * 4 / (11 * 10)).abs().max() < 0.07
@@ -331,7 +331,7 @@ def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
     with Workers(CPU) as workers:
-        lists = search_again(points, rows, length, ONE_PROCESS, workers)
+        lists = search_again(points, rows, length, Search(ONE_PROCESS, workers))
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))
     assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()
@@ -348,5 +348,5 @@ def test_only_lists_that_are_too_short_are_extended(rng, recorded):
     for listed, least, most in ((59, 0, 0), (11, 1, 59)):
         searched.clear()
         side = resampled(points, stream=0, listed=listed)
-        replicate_counts(side, side, [CountRequest("real", Ball(3), "owners")])
+        replicate_counts(side, side, [CountRequest("real", BallKind(3), "owners")])
         assert least <= sum(searched) <= most

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.neighbors.distance import in_steps
-from genpr.neighbors.engine import Engine, Tiles, Workers
+from genpr.neighbors.engine import Engine, Search, Tiles, Workers
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
+from genpr.neighbors.search import Pairs, row_blocks, sweep_between, sweep_within
 
 CPU = torch.device("cpu")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -23,14 +23,14 @@ def _pairs_within(
     points: IndexedPoints, sq_reach: Tensor, engine: Engine, consume=lambda pairs: pairs
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
-        return list(sweep_within(points, sq_reach, engine, workers, consume))
+        return list(sweep_within(points, sq_reach, Search(engine, workers), consume))
 
 
 def _pairs_between(
     x: IndexedPoints, y: IndexedPoints, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
-        return list(sweep_between(x, y, x_sq_reach, y_sq_reach, engine, workers, lambda pairs: pairs))
+        return list(sweep_between(x, y, x_sq_reach, y_sq_reach, Search(engine, workers), lambda pairs: pairs))
 
 
 def _collected(found: list[Pairs], n: int, m: int, true: Tensor) -> Tensor:
@@ -81,9 +81,10 @@ def test_ranks_together_find_all_pairs(kind, rng):
     for communicator.rank in range(3):
         communicator.size = 3
         with Workers(CPU, communicator) as workers:
-            workers.from_rank0 = lambda parts: parts
-            found[0].extend(sweep_within(x, sq_reach, TILES[0], workers, lambda pairs: pairs))
-            found[1].extend(sweep_between(x, y, *reaches, TILES[0], workers, lambda pairs: pairs))
+            workers.broadcast = lambda tensors: tensors
+            search = Search(TILES[0], workers)
+            found[0].extend(sweep_within(x, sq_reach, search, lambda pairs: pairs))
+            found[1].extend(sweep_between(x, y, *reaches, search, lambda pairs: pairs))
     _assert_within(_collected(found[0], len(x), len(x), true), true, sq_reach)
     is_found = _collected(found[1], len(x), len(y), between)
     assert is_found[between <= torch.maximum(reaches[0][:, None], reaches[1])].all()
@@ -132,7 +133,7 @@ def test_few_pairs_beyond_reach_are_found(kind, engine, rng):
     sq_reach = true.kthvalue(6, dim=1).values
     found = _collected(_pairs_within(points, sq_reach, engine), 200, 200, true)
     expected = (true <= torch.maximum(sq_reach[:, None], sq_reach)).triu(diagonal=1).sum()
-    in_all_coordinates = kind in ("all coordinates", "cells")
+    in_all_coordinates = kind in ("all coordinates", "clusters")
     assert expected <= found.sum() <= (1.02 if in_all_coordinates else 15) * expected
 
 
@@ -167,7 +168,7 @@ def test_sets_of_one_to_three_rows(kind, engine, n, rng):
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
 def test_reach_may_shrink_between_portions(kind, engine, rng, set_sizes):
-    set_sizes(portion=50)
+    set_sizes(min_pairs=50)
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
@@ -193,11 +194,11 @@ def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, set_
     engine = Engine(16, 16)
 
     def run(portion):
-        set_sizes(portion=portion)
+        set_sizes(min_pairs=portion)
         portions = _pairs_within(points, sq_reach, engine)
         joined = Pairs.joined(portions)
         order = (joined.i * 200 + joined.j).argsort()
-        return joined.part(order), max(map(len, portions))
+        return joined.at(order), max(map(len, portions))
 
     (whole, _), (parts, largest) = run(10**9), run(300)
     for name in ("i", "j", "sq_lower", "sq_upper"):
@@ -208,14 +209,14 @@ def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, set_
 
 @kinds
 @pytest.mark.parametrize("limit", [1, 7, 64, 1000])
-def test_blocks_partition_rows_and_each_is_in_one_cell(kind, limit, rng):
+def test_blocks_partition_rows_and_each_is_in_one_cluster(kind, limit, rng):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.from_numpy(rng.gamma(1, size=200))
-    blocks = blocks_of(points, sq_reach, limit)
+    blocks = row_blocks(points, sq_reach, limit)
     assert torch.cat(blocks).sort().values.tolist() == list(range(200))
     assert 1 <= min(map(len, blocks)) <= max(map(len, blocks)) <= limit
-    if points.cells is not None:
-        assert all(len(points.cells.label[block].unique()) == 1 for block in blocks)
+    if points.clusters is not None:
+        assert all(len(points.clusters.label[block].unique()) == 1 for block in blocks)
 
 
 class _LittleMemory:
@@ -237,16 +238,16 @@ class _LittleMemory:
         self.check(len(right))
         return self._tiles.non_negative(left, right)
 
-    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
         self.check(len(right))
-        return self._tiles.of_codes(left, right)
+        return self._tiles.products(left, right)
 
     def sq_gap(self, points: IndexedPoints, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
         self.check(len(rows))
-        return points.view.gap(rows, others.view, columns) / points.frame.scale**2
+        return points.coordinates.gap(rows, others.coordinates, columns) / points.projection.scale**2
 
 
-@pytest.mark.parametrize("kind", ["all coordinates", "float16 codes"])
+@pytest.mark.parametrize("kind", ["all coordinates", "rounded to float16"])
 @pytest.mark.parametrize("most", [1, 3, 20])
 def test_work_that_exceeds_memory_is_halved(kind, most, rng, monkeypatch, set_sizes):
     set_sizes(max_pairs=33)
@@ -255,7 +256,7 @@ def test_work_that_exceeds_memory_is_halved(kind, most, rng, monkeypatch, set_si
     for engine in (_LittleMemory(most), _LittleMemory(1000)):
         monkeypatch.setattr(IndexedPoints, "sq_gap", lambda *args, engine=engine: engine.sq_gap(*args))
         pairs = Pairs.joined(_pairs_within(points, sq_reach.clone(), engine))
-        found.append(pairs.part((pairs.i * 130 + pairs.j).argsort()))
+        found.append(pairs.at((pairs.i * 130 + pairs.j).argsort()))
         assert (engine.refused > 0) == (most == engine.most)
     assert len(found[0]) > 500
     assert torch.equal(found[0].i, found[1].i)

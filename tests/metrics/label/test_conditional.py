@@ -24,7 +24,7 @@ from genpr.metrics.classification_accuracy import (
     plurality,
     sample_like,
 )
-from genpr.neighbors.index import Frame
+from genpr.neighbors.index import Projection
 
 K = 3
 THREE = torch.arange(3)
@@ -251,8 +251,10 @@ def tied():
 
 
 def classifier_of(queries, points, labels, k, **options):
-    frame = Frame.around(points)
-    return KNNClassifier.from_points(frame.place(queries), frame.place(points), labels, k, **options)
+    projection = Projection.around(points)
+    return KNNClassifier.from_points(
+        projection.place(queries), projection.place(points), labels, k, **options
+    )
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8])

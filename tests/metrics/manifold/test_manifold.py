@@ -22,7 +22,7 @@ from genpr.metrics.manifold import (
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors import index
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.engine import Engine
 from genpr.runtime import torch_threads
 from genpr.storage import save_tensors
@@ -148,7 +148,7 @@ class TestKNNManifold:
 
 class TestRealSide:
     def test_unknown_metrics_and_unfitted_ks_are_errors(self, rng):
-        side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
+        side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[BallKind(3)])
         with raising(UsageError, "unknown-metric", "unknown metrics: f1"):
             ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
         with raising(UsageError, "k-not-fitted", "k = 5 was not fitted, only k = 3"):
@@ -236,7 +236,7 @@ def test_inference_mode_gives_the_same_values(rng):
 
 
 def _learned(rng, n):
-    """Features for which the search uses directions and cells."""
+    """Features for which the search uses directions and clusters."""
     spread = rng.normal(size=(12, 160)) * np.linspace(3, 1, 12)[:, None]
     return (rng.normal(size=(n, 12)) @ spread + 0.05 * rng.normal(size=(n, 160))).astype(np.float32)
 
@@ -248,8 +248,8 @@ def test_loaded_manifold_equals_the_saved_one(with_directions, tmp_path, rng, mo
     saved = KNNManifold.fit(real, k=3, ties="strict")
     saved.save(tmp_path / "real.safetensors")
     loaded = KNNManifold.load(tmp_path / "real.safetensors")
-    assert (saved.side.points.frame.basis is not None) == with_directions
-    assert (loaded.side.points.cells is not None) == with_directions
+    assert (saved.side.points.projection.basis is not None) == with_directions
+    assert (loaded.side.points.clusters is not None) == with_directions
     assert (loaded.k, loaded.ties, len(loaded)) == (3, "strict", 900)
     assert torch.equal(loaded.features, saved.features)
     assert torch.equal(loaded.sq_radii, saved.sq_radii)

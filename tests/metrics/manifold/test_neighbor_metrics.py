@@ -13,7 +13,7 @@ from genpr.metrics import neighbor_metrics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.parts import drawn_parts
 
@@ -195,7 +195,7 @@ class TestIntervals:
             name: value for name, value in every.items() if name not in {*lesser, "clipped_density"} | uncut
         }
         sides = [
-            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
+            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).masks).numpy()
             for stream, side in enumerate((real, fake))
         ]
         for half in (0, 1, 98):
@@ -220,7 +220,7 @@ class TestIntervals:
         real, fake = (features.astype(np.float32) for features in off_center)
         found = score(real, fake, {"witnessed_diversity": 8}, seed=4)["witnessed_diversity"]
         sides = [
-            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
+            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).masks).numpy()
             for stream, side in enumerate((real, fake))
         ]
         parts = [
@@ -308,27 +308,24 @@ class TestScans:
             assert value.value is None or math.isfinite(value.value), name
 
 
-class CountingEngine:
-    """An engine that counts products, so that costs do not depend on the machine."""
+class CountingTiles(Tiles):
+    """Tiles that count products, so that costs do not depend on the machine."""
 
-    def __init__(self):
-        self.engine, self.products = Engine(), 0
-
-    def tiles(self, width, device):
-        self._tiles = self.engine.tiles(width, device)
-        self.rows, self.columns = self._tiles.rows, self._tiles.columns
-        return self
+    counted = 0
 
     def non_negative(self, left, right):
-        self.products += len(left) * len(right)
-        return self._tiles.non_negative(left, right)
+        CountingTiles.counted += len(left) * len(right)
+        return Tiles.non_negative(self, left, right)
 
-    def largest(self, left, right, count):
-        self.products += len(left) * len(right)
-        return self.engine.largest(left, right, count)
+    def topk(self, left, right, count):
+        CountingTiles.counted += len(left) * len(right)
+        return Tiles.topk(self, left, right, count)
 
-    def __getattr__(self, name):
-        return getattr(self.engine, name)
+
+class CountingEngine(Engine):
+    def tiles(self, width, device):
+        tiles = Engine.tiles(self, width, device)
+        return CountingTiles(tiles.rows, tiles.columns, tiles.memory)
 
 
 class TestWork:
@@ -351,11 +348,11 @@ class TestWork:
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
     def test_only_required_searches_run(self, ks, fit, count, rng, monkeypatch):
-        engine = CountingEngine()
-        monkeypatch.setattr("genpr.metrics.real_manifold.ENGINE", engine)
+        monkeypatch.setattr("genpr.metrics.real_manifold.ENGINE", CountingEngine())
+        monkeypatch.setattr(CountingTiles, "counted", 0)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
-        assert engine.products == fit
+        assert CountingTiles.counted == fit
         for _ in range(2):
-            engine.products = 0
+            CountingTiles.counted = 0
             values_of(side, rng.normal(size=(self.M, 4)))
-            assert engine.products == count
+            assert CountingTiles.counted == count

@@ -15,7 +15,7 @@ from genpr.errors import FeatureError
 from genpr.metrics.manifold import KNNManifold
 from genpr.metrics.realism import authentic, ct_z, mann_whitney_z, rarity, realism_of
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Frame
+from genpr.neighbors.index import Projection
 
 
 def realism(real, fake, k: int = 3) -> torch.Tensor:
@@ -51,9 +51,9 @@ def test_square_roots_are_correctly_rounded(rng):
     assert np.array_equal(realism(real, fake).numpy(), np.sqrt(ratios[kept].max(axis=0)))
 
 
-def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
-    basis = torch.linalg.svd(features.double() - frame.center, full_matrices=False).Vh[:3].T.contiguous()
-    return replace(frame, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
+def in_three_directions(projection: Projection, features: torch.Tensor) -> Projection:
+    basis = torch.linalg.svd(features.double() - projection.center, full_matrices=False).Vh[:3].T.contiguous()
+    return replace(projection, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("tiles", [(7, 5), (64, 9), (1000, 1000)])
@@ -61,9 +61,9 @@ def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
 def test_tiles_and_frames_do_not_change_results(case, tiles):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     sq_radii = torch.from_numpy(oracle.kth_sq_distances(real.numpy(), [3])[0])
-    for frame in (Frame.around(real), in_three_directions(Frame.around(real), real)):
+    for projection in (Projection.around(real), in_three_directions(Projection.around(real), real)):
         updates: list[int] = []
-        sets = frame.place(real), frame.place(fake)
+        sets = projection.place(real), projection.place(fake)
         found = realism_of(sets[0], sq_radii, sets[1], engine=Engine(*tiles), advance=updates.append)
         assert torch.equal(found, realism(real, fake))
         assert sum(updates) == len(real) * len(fake)

@@ -1,4 +1,4 @@
-"""Codes of float16 and float32: bounds hold for the worst allowed products, and decisions equal those of the oracle."""
+"""Rounded rows of float16 and float32: bounds hold for the worst allowed products, and decisions equal those of the oracle."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,19 +9,19 @@ import oracle
 import pytest
 import torch
 from practice_cuda import practice_device
-from search_cases import ENGINES, SEARCH_KINDS, all_pairs, frame_of, place, sq_distances, sq_radii
+from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, projection_of, sq_distances, sq_radii
 from torch import Tensor
 
 from genpr.errors import GenprError
-from genpr.neighbors.balls import Ball
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine, Tiles
-from genpr.neighbors.engine_cuda import code_dtype
+from genpr.neighbors.engine_cuda import rounding_on
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
-CODES = [kind for kind in SEARCH_KINDS if "codes" in kind]
-codes = pytest.mark.parametrize("kind", CODES)
+ROUNDED = [kind for kind in SEARCH_KINDS if "rounded" in kind]
+rounded = pytest.mark.parametrize("kind", ROUNDED)
 
 
 class _Worst(Tiles):
@@ -29,7 +29,7 @@ class _Worst(Tiles):
 
     side = 1.0
 
-    def of_codes(self, left: Tensor, right: Tensor) -> Tensor:
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
         sizes = left.double().norm(dim=1)[:, None] * right.double().norm(dim=1)
         error = left.shape[1] * 2.0 ** (-22.01 if left.dtype == torch.float16 else -26)
         return (left.double() @ right.double().T + self.side * error * sizes).float()
@@ -74,59 +74,59 @@ def _hard() -> dict[str, np.ndarray]:
 HARD = {name: values.astype(np.float32) for name, values in _hard().items()}
 
 
-@codes
+@rounded
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.parametrize("tiles", [_Worst, _Below])
 def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     true, every = sq_distances(features, features), torch.arange(len(features))
-    search = points.view.search(every, tiles.allocate(1, 1, torch.device("cpu")))
+    coordinates, tile = points.coordinates, tiles.allocate(1, 1, torch.device("cpu"))
+    search = coordinates.keys(every, tile)
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    i, j, keys, doubts = search.above(lowest, points.view, every)
+    i, j, keys, doubts = search.above(lowest, points.coordinates, every)
     assert torch.equal(torch.stack([i, j]), torch.stack(all_pairs(len(features), len(features))))
     lower = points.sq_lower(keys + doubts)
     assert (lower <= true[i, j]).all()
     assert (lower + points.sq_gap(i, points, j) >= true[i, j]).all()
-    near, lower, upper = search.nearest(points.view, every, 5)
-    found = true.gather(1, near) * points.frame.scale**2
-    assert (lower <= found).all()
-    assert (upper >= found).all()
+    near, lower, upper = coordinates.nearest(every, coordinates, every, 5, tile)
+    assert (lower <= true.gather(1, near)).all()
+    assert (upper >= true.gather(1, near)).all()
 
 
-@codes
+@rounded
 @pytest.mark.parametrize("case", ["one sign", "wide", "lattice", "powers of two"])
 def test_all_pairs_above_a_threshold_are_found(case, kind):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     every = torch.arange(len(features))
-    search = points.view.search(every, Tiles.allocate(1, 1, torch.device("cpu")))
+    search = points.coordinates.keys(every, Tiles.allocate(1, 1, torch.device("cpu")))
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    _, _, keys, _ = search.above(lowest, points.view, every)
+    _, _, keys, _ = search.above(lowest, points.coordinates, every)
     keys = keys.view(len(every), -1)
     cut = len(every) // 3
     bands = every[cut:].flip(0), every[:cut]  # their own columns, in their own order
     thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # equal to some keys
-    i, j, found, _ = search.above(thresholds, points.view, *bands)
+    i, j, found, _ = search.above(thresholds, points.coordinates, *bands)
     columns = torch.cat(bands)
     required = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
     assert required[i, columns[j]].sum() == required.sum() >= len(every)
     assert torch.equal(found, keys[i, columns[j]])
-    i, j, _, _ = search.above(thresholds[:1], points.view, every)
+    i, j, _, _ = search.above(thresholds[:1], points.coordinates, every)
     assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
 
 
-@codes
+@rounded
 @pytest.mark.parametrize("case", ["far rows", "tiny", "huge"])
-def test_codes_that_are_not_stored_are_recomputed(case, kind):
+def test_rounded_rows_that_are_not_stored_are_recomputed(case, kind):
     (points,) = place(HARD[case], kind=kind)
     rows = torch.arange(len(points)).flip(0)
-    again = replace(points.view, codes=points.view.codes[:0])
-    assert torch.equal(again.at(rows), points.view.at(rows))
+    again = replace(points.coordinates, rounded_rows=points.coordinates.rounded_rows[:0])
+    assert torch.equal(again.at(rows), points.coordinates.at(rows))
 
 
 def _counted(x: IndexedPoints, y: IndexedPoints, k: int, engine: Engine) -> list[Tensor]:
-    own = [Neighborhood.from_points(points, [Ball(k)], engine=engine, keep=2 * k) for points in (x, y)]
+    own = [Neighborhood.from_points(points, [BallKind(k)], engine=engine, keep=2 * k) for points in (x, y)]
     counts = cross_counts(x, y, real_sq_radii=own[0].sq_radii, fake_sq_radii=own[1].sq_radii, engine=engine)
     index, sq = nearest_between(y, x, k, engine=engine)
     return [
@@ -157,18 +157,20 @@ def _assert_equal(found: list[Tensor], expected: list[np.ndarray]) -> None:
             np.testing.assert_array_equal(one.cpu(), other)
 
 
-@codes
+@rounded
 @pytest.mark.parametrize("case", HARD)
-def test_decisions_equal_those_of_the_oracle(case, kind):
+@pytest.mark.parametrize("differences_from", [0, 64])
+def test_decisions_equal_those_of_the_oracle(case, kind, differences_from, set_sizes):
+    set_sizes(differences_from=differences_from)
     real, fake = HARD[case][::2], np.concatenate([HARD[case][1::2], HARD[case][:9]])
     for engine in (_WorstEngine(), ENGINES["tiles of 7 x 64"]):
         _assert_equal(_counted(*place(real, fake, kind=kind), 4, engine), _expected(real, fake, 4))
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
-def test_codes_decide_as_coordinates_do(case):
+def test_rounded_rows_decide_as_coordinates_do(case):
     real, fake = feature_cases.make(case)
-    x, y = place(real, fake, kind="float16 codes")
+    x, y = place(real, fake, kind="rounded to float16")
     k = min(3, len(real) - 1, len(fake) - 1)
     assert torch.equal(sq_radii(x, [k]), torch.from_numpy(oracle.kth_sq_distances(real, [k])))
     _assert_equal(_counted(x, y, k, _WorstEngine())[6:10], _expected(real, fake, k)[6:10])
@@ -183,11 +185,11 @@ def test_decisions_on_a_gpu_do_not_depend_on_its_memory(limit):
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
             x = IndexedPoints.from_features(sets[0], 5)
-            found = [table.cpu() for table in _counted(x, x.in_same_frame(sets[1]), 5, Engine())]
+            found = [table.cpu() for table in _counted(x, x.in_same_projection(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
             return
-        assert x.frame.codes == torch.float16
+        assert x.projection.rounding == torch.float16
         assert not device.refusals
     _assert_equal(found, expected)
 
@@ -196,26 +198,26 @@ def test_rows_that_float16_cannot_distinguish_are_searched_in_float32():
     rng = np.random.default_rng(2)
     clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
     with practice_device():
-        frames = [
-            IndexedPoints.from_features(torch.from_numpy(x).float().cuda(), 5).frame
+        projections = [
+            IndexedPoints.from_features(torch.from_numpy(x).float().cuda(), 5).projection
             for x in (clusters, clusters[:9])
         ]
-    assert [frame.codes for frame in frames] == [torch.float32, torch.float16]
+    assert [projection.rounding for projection in projections] == [torch.float32, torch.float16]
 
 
 def test_sets_with_rows_beyond_float16_are_counted_in_float32():
     rng = np.random.default_rng(3)
     real = rng.normal(size=(60, 24)).astype(np.float32)
     fake = 1e6 * real
-    frame = replace(frame_of(torch.from_numpy(real)), codes=torch.float16)
-    x, y = (frame.place(torch.from_numpy(each)) for each in (real, fake))
+    projection = replace(projection_of(torch.from_numpy(real)), rounding=torch.float16)
+    x, y = (projection.place(torch.from_numpy(each)) for each in (real, fake))
     _assert_equal(_counted(x, y, 4, Engine(16, 16)), _expected(real, fake, 4))
 
 
 def test_features_beyond_the_proven_length_of_float16_sums_are_exact():
     features = torch.ones(6, 2**20)
     features[3:, 0] = torch.arange(3)
-    (points,) = place(features, kind="float16 codes")
+    (points,) = place(features, kind="rounded to float16")
     assert sq_radii(points, [2]).tolist() == [[0, 0, 0, 1, 0, 1]]
 
 
@@ -244,7 +246,7 @@ def _cutting(bits: int, least: float) -> Callable[..., Tensor]:
 def test_float16_is_used_if_its_sums_are_sufficiently_precise(bits, least, expected, monkeypatch):
     with practice_device():
         monkeypatch.setattr(torch, "mm", _cutting(bits, least))
-        assert code_dtype.__wrapped__(torch.device("cuda")) == expected
+        assert rounding_on.__wrapped__(torch.device("cuda")) == expected
 
 
 def test_float32_products_of_reduced_precision_are_an_error():
@@ -254,7 +256,7 @@ def test_float32_products_of_reduced_precision_are_an_error():
         matmul.allow_tf32 = True
         try:
             with pytest.raises(GenprError) as caught:
-                code_dtype.__wrapped__(torch.device("cuda"))  # what was found elsewhere is kept
+                rounding_on.__wrapped__(torch.device("cuda"))  # what was found elsewhere is kept
         finally:
             matmul.allow_tf32 = before
     assert caught.value.code == "gpu-unusable"

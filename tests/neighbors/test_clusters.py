@@ -4,39 +4,41 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import KINDS, frame_of, sq_distances
+from search_cases import KINDS, projection_of, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import index
-from genpr.neighbors.index import Cells
-from genpr.neighbors.search import blocks_of
+from genpr.neighbors.index import Clusters
+from genpr.neighbors.search import row_blocks
 
 
-def _cells(coordinates: Tensor, centers: Tensor, loose: list[int] = ()) -> Cells:
+def _clustered(coordinates: Tensor, centers: Tensor, loose: list[int] = ()) -> Clusters:
     slack = torch.zeros(len(coordinates), dtype=torch.float64)
     slack[list(loose)] = torch.inf
-    return Cells.from_coordinates(coordinates.float(), slack, centers.double())
+    return Clusters.from_coordinates(coordinates.float(), slack, centers.double())
 
 
 def _column(*values: float) -> Tensor:
     return torch.tensor(values)[:, None]
 
 
-def _blocks(cells: Cells, rng: np.random.Generator) -> list[Tensor]:
-    """Blocks of all members of each cell, of some, and of one."""
+def _blocks(clusters: Clusters, rng: np.random.Generator) -> list[Tensor]:
+    """Blocks of all members of each cluster, of some, and of one."""
     blocks = []
-    for label in cells.label.unique():
-        members = torch.from_numpy(rng.permutation((cells.label == label).nonzero()[:, 0].numpy()))
+    for label in clusters.label.unique():
+        members = torch.from_numpy(rng.permutation((clusters.label == label).nonzero()[:, 0].numpy()))
         blocks += [members, members[: len(members) // 2 + 1], members[:1]]
     return blocks
 
 
-def _assert_nothing_in_reach_is_missed(x: Tensor, y: Tensor, cells_x: Cells, cells_y: Cells, rng) -> None:
+def _assert_nothing_in_reach_is_missed(
+    x: Tensor, y: Tensor, clusters_x: Clusters, clusters_y: Clusters, rng
+) -> None:
     """Rows of y whose nearest row of a block of x is exactly within reach."""
     distances = torch.cdist(x.double(), y.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    for block in _blocks(cells_x, rng):
+    for block in _blocks(clusters_x, rng):
         reach = distances[block].amin(dim=0)
-        assert cells_y.within_reach(reach, cells_x, block).all()
+        assert clusters_y.within_reach(reach, clusters_x, block).all()
 
 
 @st.composite
@@ -66,9 +68,9 @@ def _clusters(draw):
 @given(_clusters())
 def test_no_row_within_reach_of_a_block_is_missed(drawn):
     (x, y), centers, loose, rng = drawn
-    cells_x, cells_y = _cells(x, centers, loose[0]), _cells(y, centers, loose[1])
-    _assert_nothing_in_reach_is_missed(x, y, cells_x, cells_y, rng)
-    _assert_nothing_in_reach_is_missed(x, x, cells_x, cells_x, rng)
+    clusters_x, clusters_y = _clustered(x, centers, loose[0]), _clustered(y, centers, loose[1])
+    _assert_nothing_in_reach_is_missed(x, y, clusters_x, clusters_y, rng)
+    _assert_nothing_in_reach_is_missed(x, x, clusters_x, clusters_x, rng)
 
 
 @settings(max_examples=50, deadline=None)
@@ -77,66 +79,66 @@ def test_rounding_on_a_line_with_tight_bounds_misses_nothing(seed, offset):
     rng = np.random.default_rng(seed)
     x, y = (torch.from_numpy(10.0**offset + rng.normal(size=(40, 1))).float() for _ in range(2))
     centers = torch.from_numpy(10.0**offset + rng.normal(size=(4, 1)))
-    _assert_nothing_in_reach_is_missed(x, y, _cells(x, centers), _cells(y, centers), rng)
+    _assert_nothing_in_reach_is_missed(x, y, _clustered(x, centers), _clustered(y, centers), rng)
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" in kind])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "clusters" in kind])
 def test_no_row_with_features_within_reach_is_missed(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
-    frame = frame_of(real, kind)
-    x, y = frame.place(real), frame.place(fake)
-    distances = sq_distances(real, fake).sqrt() * frame.scale
-    for block in blocks_of(x, torch.zeros(len(x)).double(), 64):
-        assert y.cells.within_reach(distances[block].amin(dim=0), x.cells, block).all()
+    projection = projection_of(real, kind)
+    x, y = projection.place(real), projection.place(fake)
+    distances = sq_distances(real, fake).sqrt() * projection.scale
+    for block in row_blocks(x, torch.zeros(len(x)).double(), 64):
+        assert y.clusters.within_reach(distances[block].amin(dim=0), x.clusters, block).all()
 
 
 def test_most_distant_rows_are_left_out(rng):
     places = rng.normal(size=(20, 8)) * 10
     member_of = rng.integers(0, 20, 1000)
     x = torch.from_numpy(places[member_of] + rng.normal(size=(1000, 8)) / 4).float()
-    cells = _cells(x, torch.from_numpy(places))
-    assert cells.label.tolist() == member_of.tolist()
-    for block in _blocks(cells, rng):
-        within = cells.within_reach(torch.full((1000,), 1.5).double(), cells, block)
+    clusters = _clustered(x, torch.from_numpy(places))
+    assert clusters.label.tolist() == member_of.tolist()
+    for block in _blocks(clusters, rng):
+        within = clusters.within_reach(torch.full((1000,), 1.5).double(), clusters, block)
         assert within[block].all()
-        assert (within & (cells.label != cells.label[block[0]])).sum() < 20
+        assert (within & (clusters.label != clusters.label[block[0]])).sum() < 20
 
 
 def test_planes_exclude_rows_that_balls_do_not():
     x = _column(0, -8, 7, 10)
-    cells = _cells(x, _column(0, 10))
+    clusters = _clustered(x, _column(0, 10))
     block, reach = torch.tensor([0, 1]), torch.full((4,), 0.5).double()
-    assert cells.label.tolist() == [0, 0, 1, 1]
-    assert cells.within_reach(reach, cells, block).tolist() == [True, True, False, False]
-    assert cells.within_reach(reach + 6.51, cells, block).tolist() == [True, True, True, False]
+    assert clusters.label.tolist() == [0, 0, 1, 1]
+    assert clusters.within_reach(reach, clusters, block).tolist() == [True, True, False, False]
+    assert clusters.within_reach(reach + 6.51, clusters, block).tolist() == [True, True, True, False]
 
 
 def test_balls_exclude_rows_that_planes_do_not():
     x = _column(0, 1, -100, 2)
-    cells = _cells(x, _column(0, 1000))
-    within = cells.within_reach(torch.full((4,), 1.5).double(), cells, torch.tensor([0, 1]))
+    clusters = _clustered(x, _column(0, 1000))
+    within = clusters.within_reach(torch.full((4,), 1.5).double(), clusters, torch.tensor([0, 1]))
     assert within.tolist() == [True, True, False, True]
 
 
 def test_rows_without_coordinates_are_within_reach_of_all_rows():
     x = _column(0, 100, 0, 200)
-    cells = _cells(x, _column(0, 100, 200), loose=[2])
-    assert cells.label.tolist() == [0, 1, 3, 2]
+    clusters = _clustered(x, _column(0, 100, 200), loose=[2])
+    assert clusters.label.tolist() == [0, 1, 3, 2]
     reach = torch.zeros(4).double()
-    assert cells.within_reach(reach, cells, torch.tensor([0])).tolist() == [True, False, True, False]
-    assert cells.within_reach(reach, cells, torch.tensor([3])).tolist() == [False, False, True, True]
-    assert cells.within_reach(reach, cells, torch.tensor([2])).all()
+    assert clusters.within_reach(reach, clusters, torch.tensor([0])).tolist() == [True, False, True, False]
+    assert clusters.within_reach(reach, clusters, torch.tensor([3])).tolist() == [False, False, True, True]
+    assert clusters.within_reach(reach, clusters, torch.tensor([2])).all()
 
 
-def test_number_of_cells_is_limited_by_memory_and_different_cells_exclude_nothing(monkeypatch):
+def test_number_of_clusters_is_limited_by_memory_and_different_clusters_exclude_nothing(monkeypatch):
     monkeypatch.setattr(index, "_MAX_DISTANCES", 12)
     few, many = _column(0, 100, 200), _column(0, 100, 200, 0, 100)
     centers = _column(0, 100, 200)
-    of_few, of_many = _cells(few, centers), _cells(many, centers)
+    of_few, of_many = _clustered(few, centers), _clustered(many, centers)
     assert len(of_few.sq_distances) == 3
     assert len(of_many.sq_distances) == 2
     assert of_many.label.tolist() == [0, 1, 1, 0, 1]
     assert of_many.within_reach(torch.zeros(5).double(), of_few, torch.tensor([0])).all()
     assert of_few.within_reach(torch.zeros(3).double(), of_many, torch.tensor([0])).all()
-    assert _cells(torch.ones(13, 1), centers) is None
+    assert _clustered(torch.ones(13, 1), centers) is None

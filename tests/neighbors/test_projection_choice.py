@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from search_cases import sq_radii
 from torch import Tensor
 
-from genpr.neighbors.index import Frame, choose_frame, is_suitable, principal_directions
+from genpr.neighbors.index import Projection, choose_projection, is_suitable, principal_directions
 
 N, D = 4000, 256  # enough rows and columns for a choice
 
@@ -32,8 +32,8 @@ def _isotropic() -> Tensor:
 
 
 @functools.cache
-def _frame_of_learned() -> Frame:
-    return choose_frame(_learned(1), 5)
+def _projection_of_learned() -> Projection:
+    return choose_projection(_learned(1), 5)
 
 
 def _share_within(basis: Tensor, rows: Tensor) -> float:
@@ -42,26 +42,26 @@ def _share_within(basis: Tensor, rows: Tensor) -> float:
     return float((moved @ basis).square().sum() / moved.square().sum())
 
 
-def test_few_directions_and_cells_are_chosen_if_they_cover_most_variance():
-    frame = _frame_of_learned()
-    assert frame.basis.shape[0] == D
-    assert 8 <= frame.basis.shape[1] <= D // 2
-    assert _share_within(frame.basis, _learned(1)) > 0.999
-    assert 1 < len(frame.centers) <= N // 50
-    assert frame.centers.shape[1] == frame.basis.shape[1] + 1
-    eye = torch.eye(frame.basis.shape[1], dtype=torch.float64)
-    assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
+def test_few_directions_and_clusters_are_chosen_if_they_cover_most_variance():
+    projection = _projection_of_learned()
+    assert projection.basis.shape[0] == D
+    assert 8 <= projection.basis.shape[1] <= D // 2
+    assert _share_within(projection.basis, _learned(1)) > 0.999
+    assert 1 < len(projection.centers) <= N // 50
+    assert projection.centers.shape[1] == projection.basis.shape[1] + 1
+    eye = torch.eye(projection.basis.shape[1], dtype=torch.float64)
+    assert (projection.basis.T @ projection.basis - eye).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize(("free", "cells"), [(0, 1), (N * 8 * 8 * 3, 3)])
-def test_distances_to_centers_take_little_of_the_free_memory(free, cells, monkeypatch):
+@pytest.mark.parametrize(("free", "clusters"), [(0, 1), (N * 8 * 8 * 3, 3)])
+def test_distances_to_centers_take_little_of_the_free_memory(free, clusters, monkeypatch):
     monkeypatch.setattr("genpr.memory.free_memory", lambda: free)
-    assert len(choose_frame(_learned(1), 5).centers) == cells
+    assert len(choose_projection(_learned(1), 5).centers) == clusters
 
 
-def test_all_cells_are_used_and_none_has_almost_all_rows():
-    cells = _frame_of_learned().place(_learned(1)).cells
-    sizes = cells.label.bincount(minlength=len(cells.sq_distances))
+def test_all_clusters_are_used_and_none_has_almost_all_rows():
+    clusters = _projection_of_learned().place(_learned(1)).clusters
+    sizes = clusters.label.bincount(minlength=len(clusters.sq_distances))
     assert sizes.min() > 0
     assert sizes.max() < N / 2
 
@@ -79,55 +79,55 @@ def test_all_cells_are_used_and_none_has_almost_all_rows():
     ids=["isotropic", "isotropic, few columns", "few rows", "fewer rows", "few columns", "one row"],
 )
 def test_all_coordinates_are_chosen_if_directions_do_not_reduce_cost(features):
-    frame, plain = choose_frame(features, 5), Frame.around(features)
-    assert frame.basis is None
-    assert len(frame.centers) == 0
-    assert torch.equal(frame.center, plain.center)
-    assert frame.scale == plain.scale
+    projection, plain = choose_projection(features, 5), Projection.around(features)
+    assert projection.basis is None
+    assert len(projection.centers) == 0
+    assert torch.equal(projection.center, plain.center)
+    assert projection.scale == plain.scale
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e12, 1e36])
 def test_outliers_do_not_change_directions(size, rng):
     features = _learned(1).clone()
     features[::80] = torch.from_numpy(size * rng.normal(size=(N // 80, D))).float()
-    frame = choose_frame(features, 5)
-    assert frame.basis is not None
-    assert _share_within(frame.basis, _learned(1)) > 0.999
-    assert frame.basis.shape == _frame_of_learned().basis.shape
+    projection = choose_projection(features, 5)
+    assert projection.basis is not None
+    assert _share_within(projection.basis, _learned(1)) > 0.999
+    assert projection.basis.shape == _projection_of_learned().basis.shape
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7])
 @pytest.mark.parametrize("step", [2, 10, N])
-def test_frame_of_mostly_copies_is_valid(value, step):
+def test_projection_of_mostly_copies_is_valid(value, step):
     features = torch.full((N, D), value)
     features[::step] = _learned(1)[::step]
-    points = choose_frame(features, 5).place(features)
-    assert points.view.coordinates.isfinite().all()
-    assert points.view.slack.isfinite().all()
-    assert points.frame.centers.isfinite().all()
+    points = choose_projection(features, 5).place(features)
+    assert points.coordinates.values.isfinite().all()
+    assert points.coordinates.slack.isfinite().all()
+    assert points.projection.centers.isfinite().all()
 
 
 @pytest.mark.parametrize("features", [_learned(1), _isotropic()], ids=["learned", "isotropic"])
 def test_choice_is_deterministic_and_uses_no_global_random_state(features):
-    frame = choose_frame(features, 5)
+    projection = choose_projection(features, 5)
     torch.manual_seed(12)
     before = torch.get_rng_state()
-    again = choose_frame(features.clone(), 5)
+    again = choose_projection(features.clone(), 5)
     assert torch.equal(torch.get_rng_state(), before)
-    assert frame.scale == again.scale
+    assert projection.scale == again.scale
     for name in ("center", "basis", "centers"):
-        one, other = getattr(frame, name), getattr(again, name)
+        one, other = getattr(projection, name), getattr(again, name)
         assert (one is None and other is None) or torch.equal(one, other)
 
 
-def test_chosen_frame_changes_no_radius():
+def test_chosen_projection_changes_no_radius():
     features = _learned(1)
-    frame = _frame_of_learned()
-    found = sq_radii(frame.place(features), [1, 5])
-    assert torch.equal(found, sq_radii(Frame.around(features).place(features), [1, 5]))
+    projection = _projection_of_learned()
+    found = sq_radii(projection.place(features), [1, 5])
+    assert torch.equal(found, sq_radii(Projection.around(features).place(features), [1, 5]))
     halves = features.half()
-    found = sq_radii(choose_frame(halves, 5).place(halves), [5])
-    assert torch.equal(found, sq_radii(Frame.around(halves).place(halves), [5]))
+    found = sq_radii(choose_projection(halves, 5).place(halves), [5])
+    assert torch.equal(found, sq_radii(Projection.around(halves).place(halves), [5]))
 
 
 def _collapsed(place: float, spread: float) -> Tensor:
@@ -148,12 +148,12 @@ def _collapsed(place: float, spread: float) -> Tensor:
     ],
     ids=["like the reals", "near the reals", "some of them", "far away", "near copies", "other", "few"],
 )
-def test_frame_of_other_data_is_suitable_for_similar_data(features, expected):
-    assert is_suitable(_frame_of_learned().place(features), 5) is expected
+def test_projection_of_other_data_is_suitable_for_similar_data(features, expected):
+    assert is_suitable(_projection_of_learned().place(features), 5) is expected
 
 
-def test_frame_with_all_coordinates_is_not_reused():
-    assert not is_suitable(Frame.around(_isotropic()).place(_isotropic()), 5)
+def test_projection_with_all_coordinates_is_not_reused():
+    assert not is_suitable(Projection.around(_isotropic()).place(_isotropic()), 5)
 
 
 @pytest.mark.parametrize("count", [1, 8, 24])
