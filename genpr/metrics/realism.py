@@ -116,10 +116,10 @@ class _Scan:
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Indices into `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
-        keys_of, scale = self._queries.coordinates.keys(rows, tiles), self._points.projection.scale
+        find, scale = self._queries.coordinates.keys_of(rows, tiles), self._points.projection.scale
         for band in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):
-            lowest = _sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)
-            i, at, keys, doubts = keys_of.above(lowest.clamp_(min=NO_FLOOR), self._points.coordinates, band)
+            lowest = (_sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)).clamp_(min=NO_FLOOR)
+            i, at, keys, doubts = find(lowest[None], self._points.coordinates, [band])
             j = band[at]
             near = self._points.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]

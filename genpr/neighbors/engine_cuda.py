@@ -6,9 +6,9 @@ where products of float16 exceed their error bound, and where rows are so simila
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from genpr.errors import ResourceError
 from genpr.memory import fits
 from genpr.neighbors.bounds import NO_FLOOR, represent, represent_half, slack_factor, sq_norms_of
+from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import in_steps
 from genpr.neighbors.engine import Tiles, products_in_float32
@@ -23,19 +24,14 @@ from genpr.runtime import is_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
-class RoundedCoordinates:
-    """All coordinates of n rows, rounded, with their floors. See `bounds.represent_half`, or `bounds` for float32."""
+class RoundedCoordinates(Coordinates):
+    """All coordinates, rounded. See `bounds.represent_half`, or `bounds` for float32."""
 
-    features: Tensor  # (n, d) float32 or float16, the original values
-    center: Tensor  # (d,) float32
-    scale: float  # as in `Projection`
     rounded_rows: (
         Tensor  # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
     )
-    half_floors: Tensor  # (n,) float32
-    slack: Tensor  # (n,) float64, infinite for rows that cannot be represented; these are zero
 
-    joins_bands: ClassVar[bool] = True  # each band of a tile costs one comparison
+    joins_bands = True  # each band of a tile costs one comparison
 
     @classmethod
     def from_features(
@@ -55,7 +51,7 @@ class RoundedCoordinates:
                 rounded_rows[block] = rounded
 
         in_steps(put, n, profile_of(device).elements // d, device)
-        return cls(features, center, scale, rounded_rows, half_floors, slack)
+        return cls(features, center, scale, half_floors, slack, None, rounded_rows)
 
     @property
     def width(self) -> int:
@@ -69,28 +65,29 @@ class RoundedCoordinates:
         moved = torch.sub(self.features[rows], self.center).mul_(self.scale)
         return moved.masked_fill_(self.slack[rows].isinf()[:, None], 0).to(self.rounded_rows.dtype)
 
-    def queries(self, rows: Tensor) -> Tensor:
-        """(p, d + 2) float32 for `rows` (p,): its inner products with `columns` are keys, but for rounding."""
-        floors = self.half_floors[rows, None]
-        return torch.cat([self.at(rows).float(), -floors, torch.ones_like(floors)], dim=1)
+    def keys_of(self, block: Tensor, tiles: Tiles) -> FindKeys:
+        """Finds keys above thresholds."""
+        rows, floors = self.at(block), self.half_floors[block].double()
 
-    def columns(self, rows: Tensor) -> Tensor:
-        """(p, d + 2) float32. See `queries`."""
-        floors = self.half_floors[rows, None]
-        return torch.cat([self.at(rows).float(), torch.ones_like(floors), -floors], dim=1)
+        def find(
+            lowest: Tensor, others: Coordinates, bands: Sequence[Tensor]
+        ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+            columns, sizes = torch.cat(list(bands)), [len(band) for band in bands]
+            # Rounding is monotone: a float32 value that reaches a threshold also reaches the rounded one.
+            thresholds = (lowest + floors).float()[:, :, None]
+            values = tiles.products(rows, others.at(columns)).sub_(others.half_floors[columns])
+            of_bands = zip(torch.split(values, sizes, dim=1), thresholds, strict=True)
+            is_above = [of_band >= threshold for of_band, threshold in of_bands]
+            i, j = (is_above[0] if len(bands) == 1 else torch.cat(is_above, dim=1)).nonzero().unbind(dim=1)
+            keys = values[i, j].double() - floors[i]
+            return i, j, keys, torch.zeros_like(keys)
 
-    def gap(self, rows: Tensor, others: RoundedCoordinates, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
-        return 2 * (self.slack[rows] + others.slack[columns])
-
-    def keys(self, block: Tensor, tiles: Tiles) -> RoundedKeys:
-        """Keys of the rows of `block`."""
-        return RoundedKeys(self.at(block), self.half_floors[block].double(), tiles)
+        return find
 
     def nearest(
-        self, block: Tensor, others: RoundedCoordinates, columns: Tensor, count: int, tiles: Tiles
+        self, block: Tensor, others: Coordinates, columns: Tensor, count: int, tiles: Tiles
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The `count` of `columns` (c,) of `others` with the smallest upper bounds on squared distances, and both bounds."""
+        """Those with the smallest upper bounds, and both bounds."""
         own = (self.half_floors[block].double() + self.slack[block])[:, None]
         offsets = (others.half_floors[columns] + others.slack[columns]).float()
         values, at = tiles.products(self.at(block), others.at(columns)).sub_(offsets).topk(count, dim=1)
@@ -108,37 +105,6 @@ def _represented(
         return represent_half(features, center, scale)
     whole = represent(features, center, scale, None)
     return whole.coordinates, whole.slack, sq_norms_of(whole.coordinates)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundedKeys:
-    """Keys of some rows with columns: those above thresholds."""
-
-    rows: Tensor  # (r, d)
-    floors: Tensor  # half of their floors, (r,) float64
-    tiles: Tiles
-
-    def above(self, lowest: Tensor, columns: RoundedCoordinates, *bands: Tensor) -> tuple[Tensor, ...]:
-        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of columns: as `ProjectedKeys.above`."""
-        every = torch.cat(bands)
-        # Rounding is monotone: a float32 value that reaches a threshold also reaches the rounded one.
-        thresholds = (lowest.view(len(bands), -1) + self.floors).float()[:, :, None]
-        values = self.tiles.products(self.rows, columns.at(every)).sub_(columns.half_floors[every])
-        if len(bands) == 1:
-            is_above = values >= thresholds[0]
-        else:
-            is_above = torch.empty_like(values, dtype=torch.bool)
-            sizes = [len(band) for band in bands]
-            for of_band, threshold, out in zip(
-                torch.split(values, sizes, dim=1),
-                thresholds,
-                torch.split(is_above, sizes, dim=1),
-                strict=True,
-            ):
-                torch.ge(of_band, threshold, out=out)
-        i, j = is_above.nonzero().unbind(dim=1)
-        keys = values[i, j].double() - self.floors[i]
-        return i, j, keys, torch.zeros_like(keys)
 
 
 _SAMPLE_ROWS, _MAX_EXTRA = 256, 64

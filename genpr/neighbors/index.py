@@ -12,193 +12,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from genpr.distributed import content_hash
 from genpr.memory import free_memory_on
-from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, bounds_of_pairs, represent, slack_factor
+from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import Tiles, Workers, plain_arithmetic
+from genpr.neighbors.engine import Workers, plain_arithmetic
 from genpr.neighbors.engine_cuda import RoundedCoordinates, are_precise, rounding_on
-
-_Columns = TypeVar("_Columns", contravariant=True)
-
-
-class Keys(Protocol[_Columns]):
-    """Keys of some rows with columns; see `bounds`."""
-
-    def above(self, lowest: Tensor, columns: _Columns, /, *bands: Tensor) -> tuple[Tensor, ...]:
-        """Every pair whose key may be at least `lowest`, (b, r) float64 for b `bands` of the columns.
-
-        Returns positions in the block of rows and in all bands, keys, and their doubts.
-        """
-
-
-class Coordinates(Protocol):
-    """Coordinates of n rows whose products bound squared distances; all sets of a search have those of one projection."""
-
-    @property
-    def width(self) -> int:
-        """Coordinates per row."""
-
-    @property
-    def slack(self) -> Tensor:
-        """(n,) float64, infinite for rows that the coordinates cannot represent."""
-
-    @property
-    def joins_bands(self) -> bool:
-        """Whether a tile may have columns of several bands of similar reach."""
-
-    def queries(self, rows: Tensor, /) -> Tensor:
-        """(p, w) float32 for `rows` (p,): its inner products with `columns` are keys."""
-
-    def columns(self, rows: Tensor, /) -> Tensor:
-        """(p, w) float32. See `queries`."""
-
-    def gap(self, rows: Tensor, others: Self, columns: Tensor, /) -> Tensor:
-        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
-
-    def keys(self, block: Tensor, tiles: Tiles, /) -> Keys[Self]:
-        """Keys of the rows of `block`."""
-
-    def nearest(
-        self, block: Tensor, others: Self, columns: Tensor, count: int, tiles: Tiles, /
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Some `count` of `columns` (c,) of `others` near each row of `block`: (r, count), and bounds on squared distances."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectedCoordinates:
-    """Coordinates q of n rows, and their floors. See `bounds`."""
-
-    features: Tensor  # (n, d) float32 or float16, the original values
-    center: Tensor  # (d,) float32
-    scale: float  # as in `Projection`
-    width: int  # coordinates per row, w
-    # q, -half_floors and 1, (n, w + 2) float32; None without a basis: recomputing q costs no more than reading it
-    augmented: Tensor | None
-    half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
-    slack: (
-        Tensor  # (n,) float64, infinite for rows outside of the range of float32, whose coordinates are zero
-    )
-    residual: Tensor  # (n,) float64, at least the norm of the part outside of the coordinates
-
-    joins_bands: ClassVar[bool] = False  # the threshold of a row is part of it
-
-    @classmethod
-    def from_features(
-        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None
-    ) -> ProjectedCoordinates:
-        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all coordinates."""
-        n, device = len(features), features.device
-        width = len(center) if basis is None else basis.shape[1] + 1
-        augmented = None if basis is None else torch.empty(n, width + 2, dtype=torch.float32, device=device)
-        slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
-        half_floors = torch.empty(n, dtype=torch.float32, device=device)
-        tolerance = 0.0 if basis is None else basis_tolerance(basis)
-
-        def put(block: slice) -> None:
-            some = represent(features[block], center, scale, basis, tolerance)
-            slack[block], residual[block] = some.slack, some.residual
-            half_floors[block] = _half_floors(some.coordinates, some.slack)
-            if augmented is not None:
-                augmented[block, :-2] = some.coordinates
-
-        with Workers(device) as workers:
-            deque(workers.map(put, blocks_of(features)), maxlen=0)
-        if augmented is not None:
-            augmented[:, -2], augmented[:, -1] = -half_floors, 1
-        return cls(features, center, scale, width, augmented, half_floors, slack, residual)
-
-    @property
-    def values(self) -> Tensor:
-        """q, (n, w) float32."""
-        if self.augmented is not None:
-            return self.augmented[:, :-2]
-        return self.queries(torch.arange(len(self.slack), device=self.slack.device))[:, :-2]
-
-    def queries(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32 for `rows` (p,): its inner products with `columns` are keys."""
-        if self.augmented is not None:
-            return self.augmented[rows]
-        out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
-        shift = self.center * -self.scale
-        count = max(1, min(len(rows), profile_of(out.device).recomputed // self.width))
-        reused = self.features.new_empty(count, self.width)  # fresh memory costs more than the arithmetic
-        for start in range(0, len(rows), count):
-            block = rows[start : start + count]
-            torch.index_select(self.features, 0, block, out=reused[: len(block)])
-            # The same as (x - center) * scale, since a power of two commutes with rounding, in one pass.
-            torch.add(shift, reused[: len(block)], alpha=self.scale, out=out[start : start + count, :-2])
-        too_far = self.slack[rows].isinf()
-        if too_far.any():
-            out[:, :-2][too_far] = 0
-        out[:, -2], out[:, -1] = -self.half_floors[rows], 1
-        return out
-
-    def columns(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32. See `queries`."""
-        out = self.queries(rows)
-        out[:, -1], out[:, -2] = out[:, -2].clone(), 1
-        return out
-
-    def gap(self, rows: Tensor, others: ProjectedCoordinates, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
-        slack = self.slack[rows] + others.slack[columns]
-        return 2 * slack + 4 * self.residual[rows] * others.residual[columns]
-
-    def keys(self, block: Tensor, tiles: Tiles) -> ProjectedKeys:
-        """Keys of the rows of `block`."""
-        return ProjectedKeys(self.queries(block), min(slack_factor(self.width + 8), 1.0), tiles)
-
-    def nearest(
-        self, block: Tensor, others: ProjectedCoordinates, columns: Tensor, count: int, tiles: Tiles
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The `count` of `columns` (c,) of `others` with the largest keys, and bounds on squared distances from the features."""
-        near = columns[tiles.topk(self.queries(block), others.columns(columns), count)]
-        i = block.repeat_interleave(count)
-        sq_lower, sq_upper = bounds_of_pairs(self.features, others.features, i, near.flatten())
-        return near, sq_lower.view(near.shape), sq_upper.view(near.shape)
-
-
-class ProjectedKeys:
-    """Keys above a threshold, which is a column of the product, so that only signs have to be found.
-
-    The threshold is a term of the product of w + 2 terms and adds to its error: a doubt relative to its size.
-    """
-
-    def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
-        self._left, self._floors, self._doubt, self._tiles = left, left[:, -2].double(), doubt, tiles
-
-    def above(self, lowest: Tensor, columns: ProjectedCoordinates, *bands: Tensor) -> tuple[Tensor, ...]:
-        """Every pair whose key may be at least `lowest` (r,) float64, for a single band (c,) of the columns.
-
-        Returns positions in the block and in the band, keys, and their doubts.
-        """
-        (band,) = bands
-        # Only this search uses the left factor; its column of floors is replaced by the thresholds.
-        self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
-        lifted = self._left[:, -2].double() - self._floors
-        i, j, product = self._tiles.non_negative(self._left, columns.columns(band))
-        return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
-
-
-def _half_floors(coordinates: Tensor, slack: Tensor) -> Tensor:
-    floors = coordinates.double().square_().sum(dim=1) - slack
-    return floors.clamp_(min=NO_FLOOR).div_(2).float()
-
-
-def _rounded_up(values: Tensor) -> Tensor:
-    rounded = values.float()
-    return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
-
 
 # Maximum number of distances from rows to centers.
 _MAX_DISTANCES = 2**24
@@ -336,7 +161,7 @@ class IndexedPoints:
     def clusters(self) -> Clusters | None:
         """The clusters of the rows, if the projection has any."""
         coordinates, centers = self.coordinates, self.projection.centers
-        if len(centers) == 0 or not isinstance(coordinates, ProjectedCoordinates):
+        if len(centers) == 0:
             return None
         with plain_arithmetic(self.device):
             return Clusters.from_coordinates(coordinates.values, coordinates.slack, centers)

@@ -15,10 +15,11 @@ from torch import Tensor
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less
 from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Search, Tiles, Workers, no_advance
-from genpr.neighbors.index import Coordinates, IndexedPoints, Keys
+from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import is_out_of_memory
 
 
@@ -274,12 +275,12 @@ def _scan(
 ) -> Iterator[Pairs]:
     """Pairs of `block` with the columns of each tile, and those `pending`; unless `is_last`, a few are kept for later."""
     rows, columns = pending.rows, pending.columns
-    keys_of, most = rows.coordinates.keys(block, tiles), profile_of(block.device).min_pairs
+    find, most = rows.coordinates.keys_of(block, tiles), profile_of(block.device).min_pairs
     for bands in tiled:
         farthest = torch.stack([pending.column_sq_reach[band].amax() for band in bands])
         reach = torch.maximum(pending.row_sq_reach[block], farthest[:, None])
         lowest = (reach * (-0.5 * rows.projection.scale**2)).clamp_(min=NO_FLOOR)
-        i, j, keys, doubts = _above(keys_of, lowest, columns.coordinates, bands)
+        i, j, keys, doubts = _above(find, lowest, columns.coordinates, bands)
         pending.add(block[i], torch.cat(bands)[j], keys, doubts)
         if pending.size >= most:
             yield from pending.in_batches()
@@ -293,12 +294,10 @@ def _in_one_direction(pairs: Pairs, number_of: Tensor) -> Pairs:
     return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
 
 
-def _above(
-    keys: Keys[Coordinates], lowest: Tensor, columns: Coordinates, bands: _Bands
-) -> tuple[Tensor, ...]:
+def _above(find: FindKeys, lowest: Tensor, columns: Coordinates, bands: _Bands) -> tuple[Tensor, ...]:
     """Pairs whose key may be at least `lowest` (b, r); in two halves if memory does not suffice."""
     try:
-        return keys.above(lowest, columns, *bands)
+        return find(lowest, columns, bands)
     except Exception as error:
         if sum(map(len, bands)) < 2 or not is_out_of_memory(error):
             raise
@@ -309,7 +308,7 @@ def _above(
     else:
         half = len(bands[0]) // 2
         halves = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
-    first, second = (_above(keys, low, columns, some) for low, some in halves)
+    first, second = (_above(find, low, columns, some) for low, some in halves)
     i, j, *others = second
     shifted = i, j + sum(map(len, halves[0][1])), *others
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.neighbors.balls import BallKind
+from genpr.neighbors.coordinates import Coordinates
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS, Engine
-from genpr.neighbors.index import IndexedPoints, ProjectedCoordinates, Projection
+from genpr.neighbors.index import IndexedPoints, Projection
 
 ENGINES = {
     "tiles of 64 x 50": Engine(64, 50),
@@ -38,9 +39,9 @@ def with_clusters(projection: Projection, features: Tensor, count: int = 5) -> P
     return replace(projection, centers=some.coordinates.values.double())
 
 
-def is_beyond(view: ProjectedCoordinates) -> Tensor:
+def is_beyond(coordinates: Coordinates) -> Tensor:
     """Rows that the projection cannot represent, (n,) bool."""
-    return view.slack.isinf()
+    return coordinates.slack.isinf()
 
 
 def random_directions(d: int, count: int) -> Tensor:

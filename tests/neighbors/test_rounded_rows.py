@@ -82,9 +82,9 @@ def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     (points,) = place(features, kind=kind)
     true, every = sq_distances(features, features), torch.arange(len(features))
     coordinates, tile = points.coordinates, tiles.allocate(1, 1, torch.device("cpu"))
-    search = coordinates.keys(every, tile)
+    find = coordinates.keys_of(every, tile)
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    i, j, keys, doubts = search.above(lowest, points.coordinates, every)
+    i, j, keys, doubts = find(lowest, points.coordinates, [every])
     assert torch.equal(torch.stack([i, j]), torch.stack(all_pairs(len(features), len(features))))
     lower = points.sq_lower(keys + doubts)
     assert (lower <= true[i, j]).all()
@@ -100,19 +100,19 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     every = torch.arange(len(features))
-    search = points.coordinates.keys(every, Tiles.allocate(1, 1, torch.device("cpu")))
+    find = points.coordinates.keys_of(every, Tiles.allocate(1, 1, torch.device("cpu")))
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    _, _, keys, _ = search.above(lowest, points.coordinates, every)
+    _, _, keys, _ = find(lowest, points.coordinates, [every])
     keys = keys.view(len(every), -1)
     cut = len(every) // 3
     bands = every[cut:].flip(0), every[:cut]  # their own columns, in their own order
     thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # equal to some keys
-    i, j, found, _ = search.above(thresholds, points.coordinates, *bands)
+    i, j, found, _ = find(thresholds, points.coordinates, bands)
     columns = torch.cat(bands)
     required = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
     assert required[i, columns[j]].sum() == required.sum() >= len(every)
     assert torch.equal(found, keys[i, columns[j]])
-    i, j, _, _ = search.above(thresholds[:1], points.coordinates, every)
+    i, j, _, _ = find(thresholds[:1], points.coordinates, [every])
     assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
 
 
