@@ -22,7 +22,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.parts import covered_share_of_parts
+from genpr.neighbors.subsets import covered_share_of_subsets
 
 Kind = Literal["fidelity", "diversity"]
 
@@ -126,7 +126,7 @@ def _readings(
     shares = {ball: covered_share(_inside(within, sq, dim=0) - 1) for ball, sq in own.items()}
     if len(fake) < len(real):
         points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
-        find = partial(covered_share_of_parts, points, NeighborLists.none(points.features), len(fake))
+        find = partial(covered_share_of_subsets, points, NeighborLists.none(points.features), len(fake))
         shares = {BallKind(k): find(k, ties="closed", engine=ENGINE) for k in KS}
     counts = Memberships(
         n_real=len(real),

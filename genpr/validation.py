@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache, wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 
@@ -28,6 +28,8 @@ _R = TypeVar("_R")
 
 Features: TypeAlias = "NDArray[Any] | Tensor"
 """(n, d), one row per image, of any real floating or integer type."""
+Ties: TypeAlias = Literal["closed", "strict"]
+"""Whether a point on the sphere of a ball is inside: "closed" yes, "strict" no."""
 
 
 def entry_point(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -110,7 +110,7 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
 def _notices_of_fakes(evidence: Evidence) -> list[Notice]:
     """Notices about the order, the classes and the number of the fakes, for protocols and metrics of fakes alone."""
     plan, metrics, fakes = evidence.plan, evidence.metrics, evidence.fake_source
-    chunk, name, found = plan.protocol.inception_score_chunk, INCEPTION_SCORE.name, list[Notice]()
+    chunk, name, found = plan.protocol.inception_score_split_size, INCEPTION_SCORE.name, list[Notice]()
     if chunk is not None and name in metrics:
         probabilities = fakes[plan.extractors[name]].features
         found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=evidence.device)

@@ -14,10 +14,10 @@ from genpr.errors import FeatureError, UsageError, count_of
 from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.protocols import Ties
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import Rows
+from genpr.validation import Ties
 
 
 class _Columns:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import FeatureError, UsageError, some
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
+from genpr.evaluation.protocols import EvaluationProtocol, find_protocol
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.registry import (
     canonical_name,
@@ -30,6 +30,7 @@ from genpr.features.statistics import (
 )
 from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.registry import METRICS
+from genpr.validation import Ties
 
 if TYPE_CHECKING:
     from genpr.features.inputs import OpenedInput

@@ -16,9 +16,8 @@ from genpr.errors import UsageError, similar, some
 from genpr.features.representations import FDR6
 from genpr.metrics.metric import plain_name
 from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS, unknown_metrics
-from genpr.validation import check_k
+from genpr.validation import Ties, check_k
 
-Ties = Literal["closed", "strict"]
 Statistics = Literal["with images", "published"]
 
 CLIP_SCORE_PREFIX = "A photo depicts "
@@ -53,7 +52,7 @@ class EvaluationProtocol:
     extractors: Mapping[str, str] = field(default_factory=dict)  # features by metric, if not the default
     # features of published moments by metric, if they differ from the features of the images
     statistics_of: Mapping[str, str] = field(default_factory=dict)
-    inception_score_chunk: int | None = None  # images per chunk of the Inception Score, in order
+    inception_score_split_size: int | None = None  # images per part of the Inception Score, in order
     balanced_labels: bool = False  # whether it expects equal numbers of fakes of each class
     prepare: str | None = None  # preparation of decoded images; None allows any
     clip: str | None = None  # extractor of `genpr align`; None without prompts
@@ -194,7 +193,7 @@ _ALL = (
         n_real=10_000,
         n_fake=50_000,
         reference_statistics="with images",
-        inception_score_chunk=5_000,
+        inception_score_split_size=5_000,
         equals="guided-diffusion's evaluator but for its float16 distances, with which precision and recall of its example are "
         "0.0010 and 0.0024 higher",
         measured=False,

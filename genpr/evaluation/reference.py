@@ -94,7 +94,7 @@ class Reference:
         self._fits: dict[int | None, tuple[FeatureSet, NeighborMetrics]] = {}
         self._options = DistributionOptions(
             device=embedder.device,
-            inception_score_chunk=plan.protocol.inception_score_chunk,
+            inception_score_split_size=plan.protocol.inception_score_split_size,
             interval_seed=embedder.options.seed if plan.intervals else None,
         )
         # First, since its halves need as much memory as the reals, and nothing of it is kept.

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
-    from genpr.neighbors.balls import Ties
     from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
+    from genpr.validation import Ties
 
 _MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
 
@@ -80,7 +80,7 @@ def _precision_null(counts: Memberships, k: int) -> float | None:
 
 
 def _recall_null(counts: Memberships, k: int) -> float | None:
-    """The same share among as many reals as there are fakes, on average over parts of the reals."""
+    """The same share among as many reals as there are fakes, on average over subsets of the reals."""
     return counts.leave_one_out.get(BallKind(k))
 
 
@@ -104,8 +104,8 @@ def _nn_accuracy_null(counts: Memberships, _k: int) -> float:
 
 def _smaller_null(*nulls: Null) -> Null:
     def null(counts: Memberships, k: int) -> float | None:
-        found = [each(counts, k) for each in nulls]
-        return None if None in found else min(each for each in found if each is not None)
+        values = [each(counts, k) for each in nulls]
+        return None if None in values else min(each for each in values if each is not None)
 
     return null
 
@@ -383,10 +383,8 @@ def complement_precision(counts: Memberships, k: int) -> float:
 
 # Witnessed diversity ------------------------------------------------------------------------------------------
 
-_WITNESSES, _COVERING = (
-    5,
-    4,
-)  # fake balls around a real that supports it, and fakes in the ball of a real that cover it
+_WITNESSES = 5  # fake balls around a real that supports it
+_COVERING = 4  # fakes in the ball of a real that cover it
 
 
 def _expected_coverage(n: int, m: int, k: int) -> float:

@@ -38,18 +38,18 @@ class Blocks:
     is_unit: bool = False  # whether each row is divided by its norm
 
     @property
-    def step(self) -> int:
+    def block_rows(self) -> int:
         """Rows of each block but the last."""
         most = _TILE_ROWS if self.device.type == "cpu" else 2 * _TILE_ROWS
-        step = max(1, _BLOCK_ELEMENTS // self.features.shape[1])
-        return min(step, most) if self.is_tile else step
+        rows = max(1, _BLOCK_ELEMENTS // self.features.shape[1])
+        return min(rows, most) if self.is_tile else rows
 
     def __len__(self) -> int:
-        return -(-len(self.features if self.rows is None else self.rows) // self.step)
+        return -(-len(self.features if self.rows is None else self.rows) // self.block_rows)
 
     def __getitem__(self, at: int) -> Tensor:
-        chunk = slice(at * self.step, (at + 1) * self.step)
-        block = self.features[chunk] if self.rows is None else self.features[self.rows[chunk]]
+        of_block = slice(at * self.block_rows, (at + 1) * self.block_rows)
+        block = self.features[of_block] if self.rows is None else self.features[self.rows[of_block]]
         block = block.to(self.device).double()  # widened there: half as much to upload
         return block / torch.linalg.vector_norm(block, dim=1, keepdim=True) if self.is_unit else block
 
@@ -58,7 +58,7 @@ class Blocks:
 
     def kept(self) -> Blocks | list[Tensor]:
         """All blocks at once if there is only one or if they fit on a GPU; else each is made on demand."""
-        count = 8 * len(self) * self.step * self.features.shape[1]
+        count = 8 * len(self) * self.block_rows * self.features.shape[1]
         is_kept = len(self) == 1 or (self.device.type == "cuda" and fits(count, self.device))
         return list(self) if is_kept else self
 

@@ -32,7 +32,7 @@ L2 = 0.1  # weight of the penalty of the probe
 MIN_IN_HALF = 10  # images of each set; also at least k
 
 _ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
-_VOTE_ROWS, _PAIRS = 2**16, 2**28  # lists per chunk, and pairs of voters compared at once
+_VOTE_ROWS, _PAIRS = 2**16, 2**28  # lists per block, and pairs of voters compared at once
 _FOLDS = 5
 _MAY_FALL_SHORT = 0.1
 _NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
@@ -72,12 +72,12 @@ class LinearProbe:
 
     def predict(self, features: Tensor) -> Tensor:
         """The class with the highest score for each of (m, d) features, the first of several: (m,) int64."""
-        found = []
+        predicted = []
         for block in torch.split(features, _ROWS):
             scores = ((block.double() - self.mean) / self.scale) @ self.weight + self.bias
             is_best = scores == scores.max(dim=1, keepdim=True).values
-            found.append(self.known[is_best.long().argmax(dim=1)])
-        return torch.cat(found)
+            predicted.append(self.known[is_best.long().argmax(dim=1)])
+        return torch.cat(predicted)
 
 
 def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,8 +183,8 @@ class KNNClassifier:
         `mask` selects the voters: (n,) bool over points, or (m, L) bool over lists.
         """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
-        parts = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
-        return torch.cat([plurality(self._first(k, part, mask)) for part in parts])
+        blocks = torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
+        return torch.cat([plurality(self._first(k, block, mask)) for block in blocks])
 
     def _first(self, k: int, rows: Tensor, mask: Tensor | None) -> Tensor:
         """Classes of the first k voters of each row, (r, k)."""
@@ -230,9 +230,9 @@ class ClassTotals:
         )
 
     @classmethod
-    def stacked(cls, parts: Iterable[ClassTotals]) -> ClassTotals:
+    def stacked(cls, totals: Iterable[ClassTotals]) -> ClassTotals:
         """Stack several to (B, classes)."""
-        columns = zip(*((each.right, each.requested, each.predicted) for each in parts), strict=True)
+        columns = zip(*((each.right, each.requested, each.predicted) for each in totals), strict=True)
         return cls(*map(np.stack, columns))
 
     def ratios(self) -> Ratios:
@@ -306,14 +306,14 @@ class LinearReference:
         """Predict the class of each real with a probe fitted to the other folds."""
         features, labels = self._features, self._labels
         folds = class_folds(labels, self._seed)
-        found = torch.full_like(labels, UNKNOWN)
+        predicted = torch.full_like(labels, UNKNOWN)
         for fold in range(min(_FOLDS, len(labels))):
             rows = (folds != fold).nonzero()[:, 0]
             if requested is not None:
                 rows = rows[sample_like(labels[rows], requested, self._seed)]
             tested = (folds == fold).nonzero()[:, 0]
-            found[tested] = LinearProbe.fit(features[rows], labels[rows]).predict(features[tested])
-        return found
+            predicted[tested] = LinearProbe.fit(features[rows], labels[rows]).predict(features[tested])
+        return predicted
 
     def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
         """Classify both sets with probes that are refitted on every half."""
@@ -493,12 +493,12 @@ class ConditionalReals:
     ) -> ClassTotals:
         """Reals classified by other reals, each class weighted by its requested images."""
         weights = (fakes_of / reals_of.clamp(min=1)).double()[real]
-        found = ClassTotals.from_labels(
+        totals = ClassTotals.from_labels(
             real, renamed(self._by_others, classes_of_reals), len(fakes_of), weights
         )
         # No fake of a class without reals can be right.
         lacking = fakes_of.where(reals_of == 0, torch.zeros_like(fakes_of))
-        return ClassTotals(found.right, found.requested + lacking.double().cpu().numpy(), found.predicted)
+        return ClassTotals(totals.right, totals.requested + lacking.double().cpu().numpy(), totals.predicted)
 
     def _halved(
         self, votes: tuple[Vote, Vote], requested: Tensor, real: Tensor, n_classes: int

@@ -97,8 +97,8 @@ def copy_detection(
     Example:
         >>> import numpy as np
         >>> train = np.eye(4)
-        >>> found = copy_detection(train[:2] + 0.1, train)
-        >>> found.rate.value, found.null.value, found.nearest.tolist()
+        >>> copies = copy_detection(train[:2] + 0.1, train)
+        >>> copies.rate.value, copies.null.value, copies.nearest.tolist()
         (1.0, 0.0, [0, 1])
     """
     if not is_number(threshold) or not -1 <= threshold <= 1:

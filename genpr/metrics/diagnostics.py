@@ -188,11 +188,11 @@ class ManifoldDiagnostics:
         cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
     ) -> ManifoldDiagnostics | None:
         """All diagnostics from the counts; None if no balls around reals were counted."""
-        found, m = fake.memberships, fake.memberships.n_fake
-        ball = _largest_plain(found.fakes_per_real_ball)
+        counted, m = fake.memberships, fake.memberships.n_fake
+        ball = _largest_plain(counted.fakes_per_real_ball)
         if ball is None or real.in_degrees is None:
             return None
-        counts = found.fakes_per_real_ball[ball]
+        counts = counted.fakes_per_real_ball[ball]
         own, facts = fake.own, [(real.sq_radii_of(ball) == 0).double().mean()]
         if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
             facts.append((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
@@ -208,8 +208,8 @@ class ManifoldDiagnostics:
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
-            Hubness.from_counts(found.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
-            _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
+            Hubness.from_counts(counted.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
+            _outliers(counts, counted.real_balls_per_fake[ball], ball.k, counted.n_real),
             medians[1] / medians[0] if is_known else None,
             near,
             (of_real, of_fake),
@@ -235,8 +235,8 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * k * m / n) & (lonely >= _LONELY * counts)
     rows = many.nonzero()[:, 0]
     rows = rows[counts[rows].argsort(descending=True, stable=True)]
-    found = counts[rows]
-    return tuple(map(Outlier, rows.tolist(), (found.double() / m).tolist(), found.tolist()))
+    fakes = counts[rows]
+    return tuple(map(Outlier, rows.tolist(), (fakes.double() / m).tolist(), fakes.tolist()))
 
 
 def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress | None) -> NearCopies | None:

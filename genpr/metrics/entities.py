@@ -74,8 +74,8 @@ class EntityMetrics:
     """Expected against found entities.
 
     Example:
-        >>> found = entity_set_metrics([{"cat", "dog"}, {"car"}], [{"cat"}, {"car", "bus"}])
-        >>> found["recall"], found["micro_recall"], found["all_found"]
+        >>> metrics = entity_set_metrics([{"cat", "dog"}, {"car"}], [{"cat"}, {"car", "bus"}])
+        >>> metrics["recall"], metrics["micro_recall"], metrics["all_found"]
         (0.75, 0.6666666666666666, 0.5)
     """
 

@@ -28,10 +28,10 @@ _MAX_BETA = 1e6  # recall alone counts long before
 
 def beta_of(name: str) -> float | None:
     """The beta that `f0.5` names; None for any other name."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    beta = float(found[1])
+    beta = float(match[1])
     if not 0 < beta <= _MAX_BETA:
         raise UsageError(f"{name}: beta must be positive and at most {_MAX_BETA:,.0f}", code="bad-beta")
     return beta

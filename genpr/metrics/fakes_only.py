@@ -180,15 +180,15 @@ def _part_influence(
 
 def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Tensor]:
     """Rows of any real type at the indices `order`, as float64 blocks: float32 would cost half of the digits."""
-    step = max(1, _BLOCK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(order), step):
-        at = order[start : start + step]
+    length = max(1, _BLOCK_ELEMENTS // rows.shape[1])
+    for start in range(0, len(order), length):
+        at = order[start : start + length]
         if isinstance(rows, Tensor):
             yield rows.detach()[at].to(device).double()
         else:
-            part = rows[at.numpy()]
-            is_narrow = device.type == "cuda" and part.dtype in (np.float16, np.float32)  # less to upload
-            yield torch.from_numpy(part if is_narrow else part.astype(np.float64)).to(device).double()
+            block = rows[at.numpy()]
+            is_narrow = device.type == "cuda" and block.dtype in (np.float16, np.float32)  # less to upload
+            yield torch.from_numpy(block if is_narrow else block.astype(np.float64)).to(device).double()
 
 
 def _check_probabilities(probabilities: Features) -> None:

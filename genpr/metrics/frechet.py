@@ -261,11 +261,11 @@ def _whitened(
         linear = 2 * (centered @ shift) + centered.square().sum(dim=1) - z @ s
         with_itself = (z @ root).square().sum(dim=1) - z @ s
         phi.append(linear - with_itself / (2 * n))
-        part = z[chosen[start : start + len(block)].to(device)]
+        some = z[chosen[start : start + len(block)].to(device)]
         # A row takes part in its own whitening, which makes z shorter by this root; K has squares of two factors.
-        part = part / (1 - part.sum(dim=1, keepdim=True) / n).clamp_(min=1 / n).sqrt()
-        squares.addmm_(part.T, part)
-        total += part.sum()
+        some = some / (1 - some.sum(dim=1, keepdim=True) / n).clamp_(min=1 / n).sqrt()
+        squares.addmm_(some.T, some)
+        total += some.sum()
         start += len(block)
     every, rows_seen = torch.cat(phi), min(n, _ROWS)
     mean_square = total / (rows_seen * len(s))
@@ -292,10 +292,10 @@ def _variance_of_covariances(sides: list[_Whitened], c: Tensor) -> float:
     """Variance of the second order of the covariances."""
     own, total = c.diagonal(), 0.0
     for a, b in product(sides, sides):
-        found = 2 * (c.square() * a.squares * b.squares).sum()
-        found -= 2 * (own * a.squares.diagonal() * b.squares.diagonal() * own).sum()
-        found += ((own[:, None] * own) * (a.squares - 1) * (b.squares - 1)).sum()
-        total += float(found) / (2 * a.n * b.n)
+        second = 2 * (c.square() * a.squares * b.squares).sum()
+        second -= 2 * (own * a.squares.diagonal() * b.squares.diagonal() * own).sum()
+        second += ((own[:, None] * own) * (a.squares - 1) * (b.squares - 1)).sum()
+        total += float(second) / (2 * a.n * b.n)
     return total
 
 
@@ -334,7 +334,7 @@ def _matrix(side: Tensor | Gaussian) -> Tensor:
 
 def _half(side: Tensor | Gaussian, device: torch.device) -> _Half:
     if isinstance(side, Gaussian):
-        mean, covariance = (part.to(device, torch.float64) for part in (side.mean, side.covariance))
+        mean, covariance = (moment.to(device, torch.float64) for moment in (side.mean, side.covariance))
         return _Half(mean, covariance.trace(), _factor(covariance, side.n), covariance.square().sum())
     return _half_of_rows(held_on(side, device), None, device)
 

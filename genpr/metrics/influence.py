@@ -131,21 +131,21 @@ class Influence:
 
 
 def with_interval(
-    found: MetricValue, influence: Influence | None, *, seed: int, lower: float | None = None
+    metric: MetricValue, influence: Influence | None, *, seed: int, lower: float | None = None
 ) -> MetricValue:
     """A value with its 95 % interval, cut at the `lower` bound of the metric, and its replicates.
 
     Unchanged where no influence is known, where no image has any (an interval of zero width is meaningless), and where fewer than
     `MIN_EFFECTIVE` images carry the variance: with heavy tails, the sample then lacks values that other draws contain.
     """
-    if influence is None or not _ROUNDING * abs(found.value) < influence.standard_error < math.inf:
-        return found
+    if influence is None or not _ROUNDING * abs(metric.value) < influence.standard_error < math.inf:
+        return metric
     if influence.effective_number < MIN_EFFECTIVE:
-        return replace(found, bias=influence.bias)
-    replicates = influence.replicates(found.value, seed=seed)
-    low, high = influence.interval(found.value)
+        return replace(metric, bias=influence.bias)
+    replicates = influence.replicates(metric.value, seed=seed)
+    low, high = influence.interval(metric.value)
     return replace(
-        found,
+        metric,
         interval=(low if lower is None else max(low, lower), high),
         replicates=tuple(replicates.tolist()),
         bias=influence.bias,

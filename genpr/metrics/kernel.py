@@ -98,8 +98,8 @@ def kernel_influence(
 ) -> tuple[KernelDistance, Influence]:
     """`kernel_distance` with the influence of each image on the mean over these subsets."""
     seen: list[_Marginals] = []
-    found = _kernel_distance(real, fake, (subsets, subset_size, seed), device, seen)
-    return found, _influence_over_subsets(found.mean, seen, (len(real), len(fake)))
+    distance = _kernel_distance(real, fake, (subsets, subset_size, seed), device, seen)
+    return distance, _influence_over_subsets(distance.mean, seen, (len(real), len(fake)))
 
 
 def _kernel_distance(
@@ -316,7 +316,7 @@ class _Marginals:
 
     def second_order(self) -> tuple[float, float, float]:
         """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
-        found = []
+        squares = []
         for which, sums in enumerate((self.real, self.fake)):
             n = len(sums)
             means = sums / max(n - 1, 1)
@@ -324,14 +324,14 @@ class _Marginals:
             # Of a mean over n - 1 others, a row's own part is (n - 2) / (n - 1).
             of_rows = 2 * (n - 1) ** 2 / max(n - 2, 1) * (means - mean).square().sum()
             rest = self.squares[which] - n * (n - 1) * (mean - self.constants[which]) ** 2 - of_rows
-            found.append(float(rest) / max(n * (n - 3), 1))
+            squares.append(float(rest) / max(n * (n - 3), 1))
         n, m = len(self.across_real), len(self.across_fake)
         rows, columns = self.across_real / m, self.across_fake / n
         mean = rows.mean()
         rest = self.squares[2] - n * m * (mean - self.constants[2]) ** 2
         rest = rest - m * (rows - mean).square().sum() - n * (columns - mean).square().sum()
-        found.append(float(rest) / max((n - 1) * (m - 1), 1))
-        among_reals, among_fakes, across = (max(each, 0.0) for each in found)
+        squares.append(float(rest) / max((n - 1) * (m - 1), 1))
+        among_reals, among_fakes, across = (max(each, 0.0) for each in squares)
         return among_reals, among_fakes, across
 
 
@@ -390,9 +390,11 @@ def _drawn_rows(
 ) -> Iterator[Tensor]:
     """Rows (2, size) of reals and fakes for one subset after the other."""
     rng = np.random.RandomState(seed)
-    step = max(1, _DRAWN_AT_ONCE // size)
-    for start in range(0, count, step):
-        drawn = [[rng.choice(n, size, replace=False) for n in sizes] for _ in range(min(step, count - start))]
+    length = max(1, _DRAWN_AT_ONCE // size)
+    for start in range(0, count, length):
+        drawn = [
+            [rng.choice(n, size, replace=False) for n in sizes] for _ in range(min(length, count - start))
+        ]
         yield from torch.from_numpy(np.array(drawn)).to(device)
 
 

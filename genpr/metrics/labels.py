@@ -89,18 +89,18 @@ class LabelMetrics:
 
     def __getitem__(self, label: Label) -> ClassCounts:
         """The counts of one class."""
-        return get_named({found.label: found for found in self.per_class}, label, "class")
+        return get_named({each.label: each for each in self.per_class}, label, "class")
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes, in order."""
-        return tuple(found.label for found in self.per_class)
+        return tuple(each.label for each in self.per_class)
 
     @property
     def undefined(self) -> dict[str, tuple[Label, ...]]:
         """Classes without a precision, a recall, an F-score: 0/0, left out of averages."""
         return {
-            name: tuple(found.label for found in self.per_class if getattr(found, name) is None)
+            name: tuple(each.label for each in self.per_class if getattr(each, name) is None)
             for name in RATIOS
         }
 
@@ -131,10 +131,10 @@ def label_metrics(
         DataError: The sides are of unequal length or empty, hold an invalid label, or labels outside `classes`.
 
     Example:
-        >>> found = label_metrics([{"price", "bargaining", "purchase"}], [{"price", "purchase"}])
-        >>> found.exact_match, found.samples.precision, round(found.samples.recall, 3), round(found.samples.f, 3)
+        >>> metrics = label_metrics([{"price", "bargaining", "purchase"}], [{"price", "purchase"}])
+        >>> metrics.exact_match, metrics.samples.precision, round(metrics.samples.recall, 3), round(metrics.samples.f, 3)
         (0.0, 1.0, 0.667, 0.8)
-        >>> found["bargaining"].precision is None  # never predicted: undefined, and not 0
+        >>> metrics["bargaining"].precision is None  # never predicted: undefined, and not 0
         True
         >>> expected, predicted = ["cat", "cat", "dog"], ["cat", "dog", "dog"]
         >>> label_metrics(expected, predicted).confusion_matrix()
@@ -278,8 +278,8 @@ def mean_of_defined(values: Floats, weights: Floats | None = None) -> Floats:
 
 def _over(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
     part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
-    found: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return found
+    shares: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return shares
 
 
 def known_or_none(value: float) -> float | None:

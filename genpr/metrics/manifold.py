@@ -27,7 +27,7 @@ from genpr.metrics.f_beta import f_beta
 from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.index import IndexedPoints
@@ -35,6 +35,7 @@ from genpr.runtime import resolve_device
 from genpr.storage import check_output, load_tensors, read_header, save_tensors
 from genpr.validation import (
     Features,
+    Ties,
     check_features,
     check_k,
     check_rows,
@@ -54,7 +55,7 @@ class KNNManifold:
     Queries may be tensors or NumPy arrays. All results are tensors on the device of the manifold.
 
     Attributes:
-        side: Centers, radii and their search data.
+        counted_set: Centers, radii and their search data.
 
     Example:
         >>> import numpy as np
@@ -64,7 +65,7 @@ class KNNManifold:
         [True, False]
     """
 
-    side: RealManifold
+    counted_set: RealManifold
 
     @classmethod
     @entry_point
@@ -81,27 +82,27 @@ class KNNManifold:
         )
 
     def __len__(self) -> int:
-        return len(self.side.points)
+        return len(self.counted_set.points)
 
     @property
     def k(self) -> int:
         """Neighbors that set a ball's radius."""
-        return self.side.balls[0].k
+        return self.counted_set.balls[0].k
 
     @property
     def ties(self) -> Ties:
         """Whether a point on the sphere is inside: "closed" yes, "strict" no."""
-        return self.side.ties
+        return self.counted_set.ties
 
     @property
     def features(self) -> Tensor:
         """The centers of the balls, (n, d) float32, or float16 for large float16 inputs."""
-        return self.side.points.features
+        return self.counted_set.points.features
 
     @property
     def sq_radii(self) -> Tensor:
         """Squared radii of the balls, (n,) float64."""
-        return self.side.sq_radii[0]
+        return self.counted_set.sq_radii[0]
 
     @property
     def radii(self) -> Tensor:
@@ -111,9 +112,9 @@ class KNNManifold:
     @entry_point
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
-        side, points = self.side, self._placed(queries)
+        balls, points = self.counted_set, self._placed(queries)
         counts = cross_counts(
-            side.points, points, real_sq_radii=side.sq_radii, ties=self.ties, engine=side.engine
+            balls.points, points, real_sq_radii=balls.sq_radii, ties=self.ties, engine=balls.engine
         )
         return counts.real_balls_per_fake[0]
 
@@ -128,7 +129,7 @@ class KNNManifold:
         The largest ratio of a ball's radius to the distance from its center, over the balls up to the median radius.
         """
         points = self._placed(queries)
-        return realism_of(self.side.points, self.sq_radii, points, engine=self.side.engine)
+        return realism_of(self.counted_set.points, self.sq_radii, points, engine=self.counted_set.engine)
 
     @entry_point
     def rarity(self, queries: Features) -> Rarity:
@@ -137,12 +138,12 @@ class KNNManifold:
         Score and percentile among all radii, each (m,) float64, NaN where no ball contains the query.
         """
         counts = cross_counts(
-            self.side.points,
+            self.counted_set.points,
             self._placed(queries),
-            real_sq_radii=self.side.sq_radii,
+            real_sq_radii=self.counted_set.sq_radii,
             smallest_of=0,
             ties=self.ties,
-            engine=self.side.engine,
+            engine=self.counted_set.engine,
         )
         assert counts.smallest_real_ball is not None
         return rarity(square_roots(counts.smallest_real_ball), self.radii)
@@ -152,7 +153,7 @@ class KNNManifold:
         current_communicator().check_same(own, "manifolds")
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.side.points.in_same_projection(checked)
+        return self.counted_set.points.in_same_projection(checked)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).
@@ -315,20 +316,20 @@ def _scores(
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
-        side, checked_fake = real.side, fake
+        counted_set, checked_fake = real.counted_set, fake
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
-        side = RealManifold.from_checked(checked_real, (BallKind(k),), ties=ties, progress=progress)
-    return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+        counted_set = RealManifold.from_checked(checked_real, (BallKind(k),), ties=ties, progress=progress)
+    return ball_scores(counted_set, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 
 def ball_scores(
     real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> dict[str, float]:
     """The ball metrics named in `ks`, each with its own k."""
-    found = memberships_of(real, fake, ks=ks, progress=progress)
-    return {name: BALLS[name](found, k) for name, k in ks.items()}
+    counts = memberships_of(real, fake, ks=ks, progress=progress)
+    return {name: BALLS[name](counts, k) for name, k in ks.items()}
 
 
 def memberships_of(

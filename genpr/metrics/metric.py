@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
-    from genpr.neighbors.balls import Ties
     from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
+    from genpr.validation import Ties
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 Null = Callable[["Memberships", int], float | None]
@@ -137,7 +137,7 @@ class DistributionOptions:
     """Options of distribution metrics that protocols set."""
 
     device: torch.device  # where to compute
-    inception_score_chunk: int | None = None  # images per part of the Inception Score, in order
+    inception_score_split_size: int | None = None  # images per part of the Inception Score, in order
     interval_seed: int | None = None  # of the halves that replicates are made of; None computes no intervals
 
 

@@ -103,8 +103,8 @@ def _distance(
     total = torch.zeros((), dtype=torch.float64, device=where)
     if seen is not None and n >= _MIN_ROWS:
         seen.append(_Potentials((len(real), len(fake)), (real_rows, fake_rows), 3 * d / count, where))
-    for part in torch.split(units, max(1, _PROJECTIONS // n)):
-        sides = [_sorted_projections(reals, part), _sorted_projections(fakes, part)]
+    for block in torch.split(units, max(1, _PROJECTIONS // n)):
+        sides = [_sorted_projections(reals, block), _sorted_projections(fakes, block)]
         if seen:
             seen[0].add(*sides)
         differences = sides[0].values.sub_(sides[1].values)
@@ -138,14 +138,16 @@ class _Potentials:
         sides = list(zip((real, fake), self._halves, strict=True))
         for half in range(2):
             masks = [in_half[half][side.indices] for side, in_half in sides]
-            parts = [
+            halves = [
                 side.values[mask].view(-1, self._size) for (side, _), mask in zip(sides, masks, strict=True)
             ]
-            moved = parts[0] - parts[1]
+            moved = halves[0] - halves[1]
             for at, ((side, _), mask) in enumerate(zip(sides, masks, strict=True)):
-                found = _potentials(side.values, mask, parts[at], moved)
+                potentials = _potentials(side.values, mask, halves[at], moved)
                 # `index_add_` would add in a random order on a GPU.
-                self._sums[half, at] += torch.empty_like(found).scatter_(1, side.indices, found).sum(dim=0)
+                self._sums[half, at] += (
+                    torch.empty_like(potentials).scatter_(1, side.indices, potentials).sum(dim=0)
+                )
                 moved.neg_()
 
     def influence(self, value: float) -> Influence:
@@ -163,13 +165,13 @@ class _Potentials:
         return Influence(phis[0], phis[1], second_order=second_order, squared=squared)
 
 
-def _potentials(values: Tensor, mask: Tensor, part: Tensor, moved: Tensor) -> Tensor:
-    """Potential (directions, n) at sorted `values` from those of a half, `part`, which are moved by `moved`."""
-    steps = (moved[:, 1:] + moved[:, :-1]) * (part[:, 1:] - part[:, :-1])
-    potential = torch.nn.functional.pad(steps.cumsum(dim=1), (1, 0))
+def _potentials(values: Tensor, mask: Tensor, half: Tensor, moved: Tensor) -> Tensor:
+    """Potential (directions, n) at sorted `values` from those of a `half`, which are moved by `moved`."""
+    increments = (moved[:, 1:] + moved[:, :-1]) * (half[:, 1:] - half[:, :-1])
+    potential = torch.nn.functional.pad(increments.cumsum(dim=1), (1, 0))
     nearest = mask.cumsum(dim=1).sub_(1).clamp_(min=0)  # the next lower value of the half
     slopes = 2 * moved.gather(1, nearest)
-    return potential.gather(1, nearest) + slopes * (values - part.gather(1, nearest))
+    return potential.gather(1, nearest) + slopes * (values - half.gather(1, nearest))
 
 
 def _drawn(

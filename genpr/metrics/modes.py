@@ -47,7 +47,7 @@ _FIRST, _RANKED = 200, 499  # labelings that scale the statistics, and those for
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 _STEPS = 20
 _KINDS, _KINDS_FITTED = 20, 5000  # clusters of the reals alone, and images that their centers are found from
-_MIN_SHARE, _MAX_STARVED = 0.01, 0.2  # of the reals in a cell; of its expected share of the fakes
+_MIN_SHARE, _MAX_STARVED = 0.01, 0.2  # of the reals in a cluster; of its expected share of the fakes
 _BY_CHANCE = 1e-6  # probability that so few fakes are of a kind
 MIN_IMAGES = 50
 """Minimum of images of each set."""
@@ -136,18 +136,18 @@ def modes_of(
         count = check_count(clusters, "clusters", minimum=2, maximum=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.from_features(mixed.features, length, device=where, progress=progress)
-    cells = _cells(mixed.features, count, seed)
+    cluster_of = _clusters(mixed.features, count, seed)
 
     def counts(is_real: Flags) -> Counts:
         flags = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
-        flagged = [np.bincount(cells[each], minlength=count) for each in flags]
-        size = [np.bincount(cells[each], minlength=count) for each in (is_real, ~is_real)]
+        flagged = [np.bincount(cluster_of[each], minlength=count) for each in flags]
+        size = [np.bincount(cluster_of[each], minlength=count) for each in (is_real, ~is_real)]
         return np.concatenate(flagged), np.concatenate(size)
 
     expected, p = excess_by_relabeling(is_real, counts, seed=seed)
     uncovered, outside = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
-    missed = mixed.described(cells, is_real, uncovered, labels[0], expected[:count], p[:count])
-    invented = mixed.described(cells, ~is_real, outside, labels[1], expected[count:], p[count:])
+    missed = mixed.described(cluster_of, is_real, uncovered, labels[0], expected[:count], p[:count])
+    invented = mixed.described(cluster_of, ~is_real, outside, labels[1], expected[count:], p[count:])
     return Modes(missed, invented, n, m, *ks, seed)
 
 
@@ -162,20 +162,20 @@ def _checked(features: Features, name: str, k: int) -> Tensor:
 def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
     if labels is None:
         return None
-    found = [None if label is None else str(label) for label in labels]
-    if len(found) != len(side):
-        text = f"{len(found):,} labels of {len(side):,} images: one each is needed"
+    texts = [None if label is None else str(label) for label in labels]
+    if len(texts) != len(side):
+        text = f"{len(texts):,} labels of {len(side):,} images: one each is needed"
         raise UsageError(text, code="bad-labels")
-    return found
+    return texts
 
 
-def _cells(features: Tensor, count: int, seed: int) -> Integers:
+def _clusters(features: Tensor, count: int, seed: int) -> Integers:
     """Cluster of each row, found from the first ones, which are of both sets at random."""
     mean = mean_of(features)
     fitted = features[: _FITTED * count].double() - mean
     label, _ = nearest_centers(features, mean, fitted_centers(fitted, count, seed=seed))
-    cells: Integers = label.numpy()
-    return cells
+    cluster_of: Integers = label.numpy()
+    return cluster_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,38 +190,40 @@ class _Mixed:
     def from_features(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> _Mixed:
         """At most `most` images of each set, chosen and ordered at random."""
         generator = torch.Generator().manual_seed(seed)
-        parts = [torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)]
-        total = sum(map(len, parts))
+        chosen = [
+            torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)
+        ]
+        total = sum(map(len, chosen))
         # Written in place to avoid a second copy.
         features = torch.empty(
             total, real.shape[1], dtype=torch.promote_types(real.dtype, fake.dtype), device="cpu"
         )
-        places = torch.split(torch.randperm(total, generator=generator), [len(part) for part in parts])
+        places = torch.split(torch.randperm(total, generator=generator), [len(rows) for rows in chosen])
         is_real, rows = np.zeros(total, dtype=bool), np.empty(total, dtype=np.int64)
         is_real[places[0].numpy()] = True
-        for side, part, place in zip((real, fake), parts, places, strict=True):
-            rows[place.numpy()] = part.numpy()
-            for own, at in zip(torch.split(part, _BLOCK), torch.split(place, _BLOCK), strict=True):
+        for side, picked, place in zip((real, fake), chosen, places, strict=True):
+            rows[place.numpy()] = picked.numpy()
+            for own, at in zip(torch.split(picked, _BLOCK), torch.split(place, _BLOCK), strict=True):
                 features[at] = side[own].to(features.dtype)
         return cls(features, is_real, rows)
 
     def described(
-        self, cells: Integers, of_side: Flags, flags: Flags, labels: Labels, expected: Floats, p: Floats
+        self, cluster_of: Integers, of_side: Flags, flags: Flags, labels: Labels, expected: Floats, p: Floats
     ) -> tuple[ModeCluster, ...]:
         """Clusters with a flagged image."""
-        found = []
-        for cell in np.unique(cells[flags]).tolist():
-            at = np.flatnonzero(flags & (cells == cell))
-            part = self.features[torch.from_numpy(at)]
-            mean = mean_of(part)
-            _, sq = nearest_centers(part, mean, torch.zeros_like(mean)[None])
+        clusters = []
+        for cluster in np.unique(cluster_of[flags]).tolist():
+            at = np.flatnonzero(flags & (cluster_of == cluster))
+            flagged = self.features[torch.from_numpy(at)]
+            mean = mean_of(flagged)
+            _, sq = nearest_centers(flagged, mean, torch.zeros_like(mean)[None])
             rows = self.rows[at[sq.argsort(stable=True).numpy()]].tolist()
             names = Counter(name for row in rows if labels and (name := labels[row]) is not None)
             classes = tuple(sorted(names.items(), key=lambda entry: (-entry[1], entry[0])))
-            size, others = (int((side & (cells == cell)).sum()) for side in (of_side, ~of_side))
-            of_cell = float(expected[cell]), others, float(p[cell])
-            found.append(ModeCluster(size, len(rows), *of_cell, tuple(rows), classes))
-        return tuple(sorted(found, key=lambda each: (not each.is_significant, -each.excess)))
+            size, others = (int((side & (cluster_of == cluster)).sum()) for side in (of_side, ~of_side))
+            of_cluster = float(expected[cluster]), others, float(p[cluster])
+            clusters.append(ModeCluster(size, len(rows), *of_cluster, tuple(rows), classes))
+        return tuple(sorted(clusters, key=lambda each: (not each.is_significant, -each.excess)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,20 +243,20 @@ class JointNeighbors:
     ) -> JointNeighbors:
         """Search once for L = `length` neighbors, at most n - 1."""
         n = len(features)
-        found = Neighborhood.from_points(
+        neighborhood = Neighborhood.from_points(
             IndexedPoints.from_features(features.to(device), length),
             [BallKind(1)],
             keep=length,
             engine=ENGINE,
             advance=progress_counter(n * (n - 1) // 2, progress),
         )
-        sq = found.lists.sq.cpu().numpy()
+        sq = neighborhood.lists.sq.cpu().numpy()
         last = np.broadcast_to(np.arange(length, dtype=np.int32), sq.shape).copy()
         for place in range(length - 2, -1, -1):
             same = sq[:, place] == sq[:, place + 1]
             last[same, place] = last[same, place + 1]
         ties = bool((last != np.arange(length)).any())
-        return cls(found.lists.index.cpu().numpy().astype(np.int32), last, ties)
+        return cls(neighborhood.lists.index.cpu().numpy().astype(np.int32), last, ties)
 
     def uncovered(self, is_real: Flags, k: int) -> Flags:
         """Reals whose closed ball of k others holds no fake: (n,) bool, false for fakes.
@@ -317,7 +319,7 @@ def excess_by_relabeling(
     rng = np.random.default_rng(seed)
     # The scale comes from separate labelings, so that the ranked ones and the true one are exchangeable.
     first = [count(rng.permutation(is_real)) for _ in range(_FIRST)]
-    flagged, size = (np.array(part, dtype=np.float64).sum(axis=0) for part in zip(*first, strict=True))
+    flagged, size = (np.array(counts, dtype=np.float64).sum(axis=0) for counts in zip(*first, strict=True))
     # One more image, flagged at the overall rate: with a rate of 0, a single flagged image would be infinitely extreme.
     overall = max(float(flagged.sum()), 1.0) / max(float(size.sum()), 1.0)
     rate: Floats = (flagged + overall) / (size + 1)
@@ -332,13 +334,13 @@ def excess_by_relabeling(
     return rate * true_size, np.where(true_flagged > 0, p, 1.0)
 
 
-def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
+def spread_of(draws: list[Counts], rate: Floats | float) -> Floats:
     """Variance of flagged counts over that of independent ones of so rare a kind, at least 1: (g,)."""
-    flagged, size = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
+    flagged, size = (np.array(counts, dtype=np.float64) for counts in zip(*draws, strict=True))
     mean = rate * size
     usual = mean.sum(axis=0)
     # One more labeling with the average variance avoids 0 / 0 in groups without a flagged image.
-    extra = usual.mean() / len(found) + 1e-12
+    extra = usual.mean() / len(draws) + 1e-12
     ratio: Floats = (((flagged - mean) ** 2).sum(axis=0) + extra) / (usual + extra)
     return np.maximum(ratio, 1.0 + 1e-3)
 
@@ -354,25 +356,25 @@ def surprise(flagged: Integers, mean: Floats, spread: Floats) -> Floats:
         return -np.log(chance)
 
 
-def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
+def fitted_centers(rows: Tensor, count: int, *, seed: int) -> Tensor:
     """Centers (count, d) float64 of clusters of (p, d) rows near 0, by FAISS's k-means on one thread."""
     # Without a scale, squares of large features overflow float32, in which FAISS computes.
-    scale = part.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
-    rows = (part / scale).float().contiguous().numpy()
+    scale = rows.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    scaled = (rows / scale).float().contiguous().numpy()
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     means = faiss.Kmeans(
-        rows.shape[1],
+        scaled.shape[1],
         count,
         niter=_STEPS,
         seed=seed % 2**31,  # FAISS takes a C int
         min_points_per_centroid=1,
-        max_points_per_centroid=len(rows),
+        max_points_per_centroid=len(scaled),
     )
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # sums of products depend on how threads divide them
     try:
-        means.train(rows)
+        means.train(scaled)
     finally:
         faiss.omp_set_num_threads(threads)
     return torch.from_numpy(means.centroids).double() * scale
@@ -394,7 +396,7 @@ def nearest_centers(
 
 @dataclass(frozen=True, slots=True)
 class MissingKind:
-    """A cell of the reals that hardly any fake falls into."""
+    """A cluster of the reals that hardly any fake falls into."""
 
     real_share: float  # of the reals in it
     fake_share: float  # of the fakes in it
@@ -403,12 +405,12 @@ class MissingKind:
 
 @dataclass(frozen=True, slots=True)
 class RealKinds:
-    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in."""
+    """Kinds of images among n reals: 20 clusters by k-means, to count fakes in."""
 
     center: Tensor  # mean of the reals, (d,) float64
-    centers: Tensor  # of the cells, relative to it, (c, d) float64
-    shares: Tensor  # of the reals in each cell, (c,) float64
-    rows: Tensor  # the real nearest to the center of each cell, (c,) int64
+    centers: Tensor  # of the clusters, relative to it, (c, d) float64
+    shares: Tensor  # of the reals in each cluster, (c,) float64
+    rows: Tensor  # the real nearest to the center of each cluster, (c,) int64
 
     @classmethod
     def fit(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
@@ -423,12 +425,12 @@ class RealKinds:
         fitted, counted = order[:count], order[count:].sort().values
         centers = fitted_centers(real[fitted].double() - center, _KINDS, seed=seed)
         label, sq = nearest_centers(real, center, centers, rows=counted)
-        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centers))]
+        nearest = [sq.where(label == cluster, torch.inf).argmin() for cluster in range(len(centers))]
         shares = label.bincount(minlength=len(centers)).double() / len(counted)
         return cls(center, centers, shares, counted[torch.stack(nearest)])
 
     def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
-        """Cells of at least 1 % of the reals with at most a fifth of their expected share of the fakes, largest first.
+        """Clusters of at least 1 % of the reals with at most a fifth of their expected share of the fakes, largest first.
 
         The probability of so few fakes must be below one in a million.
         """
@@ -436,12 +438,12 @@ class RealKinds:
 
         m = len(fake if fake_rows is None else fake_rows)
         label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
-        found = []
+        kinds = []
         counts = label.bincount(minlength=len(self.centers))
         for ours, theirs, row in zip(
             *(each.tolist() for each in (self.shares, counts, self.rows)), strict=True
         ):
             is_starved = ours >= _MIN_SHARE and theirs / m <= _MAX_STARVED * ours
             if is_starved and bdtr(theirs, m, ours) < _BY_CHANCE:  # P(a binomial count is no larger)
-                found.append(MissingKind(ours, theirs / m, row))
-        return tuple(sorted(found, key=lambda kind: -kind.real_share))
+                kinds.append(MissingKind(ours, theirs / m, row))
+        return tuple(sorted(kinds, key=lambda kind: -kind.real_share))

@@ -26,14 +26,14 @@ from genpr.metrics.real_manifold import (
 from genpr.metrics.registry import BALLS, NEIGHBORS, PAIRWISE, needed_balls
 from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.parts import covered_share_of_parts
 from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
-from genpr.validation import check_rows
+from genpr.neighbors.subsets import covered_share_of_subsets
+from genpr.validation import Ties, check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
@@ -142,7 +142,7 @@ class NeighborMetrics:
         lists = reals.lists or NeighborLists.none(reals.points.features)
         for ball in self._null_balls:
             if ball.k < m and (m, ball) not in self._shares:
-                self._shares[m, ball] = covered_share_of_parts(
+                self._shares[m, ball] = covered_share_of_subsets(
                     reals.points, lists, m, ball.k, ties=reals.ties, engine=reals.engine
                 )
         return {ball: self._shares[m, ball] for ball in self._null_balls if ball.k < m}
@@ -206,7 +206,7 @@ class Replicates:
     """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
     `real` are n indexed reals and their neighbor lists, ideally of length `neighbors_needed`; `fake` are m fakes in the same
-    frame. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
+    projection. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
     the same reals use the same halves of these, and if both are of one size, fakes of the same index in their sets belong
     to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
@@ -236,9 +236,9 @@ class Replicates:
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        found = self.counter.counts()
-        every = torch.cat(list(found.values())).cpu()  # in one transfer
-        counts = dict(zip(found, torch.split(every, [len(each) for each in found.values()]), strict=True))
+        counted = self.counter.counts()
+        every = torch.cat(list(counted.values())).cpu()  # in one transfer
+        counts = dict(zip(counted, torch.split(every, [len(each) for each in counted.values()]), strict=True))
         return {
             name: metric.value(k, self._sizes, [counts[each] for each in self._requests[name]])
             for name, (metric, k) in self._metrics.items()

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_CHUNK_ELEMENTS = 2**20
+_BLOCK_ELEMENTS = 2**20
 
 Floats = NDArray[np.float64]
 
@@ -63,8 +63,8 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     at_low, at_high = (_shortfall(n_real, good[low + step], k) for step in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):  # from the null on
         between = (at_low - wanted) / (at_low - at_high)
-    found: Floats = np.where(wanted > curve[-1], low + between, good[-1])
-    return found / n_fake
+    good_fakes: Floats = np.where(wanted > curve[-1], low + between, good[-1])
+    return good_fakes / n_fake
 
 
 def covered_share(in_degrees: ArrayLike) -> float:
@@ -96,8 +96,8 @@ def _shortfall(n: int, m: NDArray[np.int64], k: int) -> Floats:
     """1 - E[min(1, fakes in a ball / k)], (len(m),); strictly decreasing in m, precise however small."""
     out = np.empty(len(m))
     missing = 1.0 - np.arange(k)[:, None] / k
-    step = max(1, _CHUNK_ELEMENTS // k)
-    for start in range(0, len(m), step):
-        chunk = slice(start, start + step)
-        out[chunk] = (_shares_of_balls(n, m[chunk], k, k) * missing).sum(axis=0)
+    length = max(1, _BLOCK_ELEMENTS // k)
+    for start in range(0, len(m), length):
+        block = slice(start, start + length)
+        out[block] = (_shares_of_balls(n, m[block], k, k) * missing).sum(axis=0)
     return out

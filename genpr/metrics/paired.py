@@ -76,5 +76,5 @@ def _blurred(planes: Tensor) -> Tensor:
 def cosines(real: Tensor, fake: Tensor) -> NDArray[np.float64]:
     """Cosines (n,) of the rows of two feature sets (n, d), in float64; 0 where a row is all zeros."""
     pairs = zip(torch.split(real, 4096), torch.split(fake, 4096), strict=True)
-    found = torch.cat([cosine_similarity(a.double(), b.double(), eps=1e-300) for a, b in pairs])
-    return found.clamp(-1, 1).numpy()
+    cosines = torch.cat([cosine_similarity(a.double(), b.double(), eps=1e-300) for a, b in pairs])
+    return cosines.clamp(-1, 1).numpy()

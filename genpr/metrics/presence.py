@@ -32,8 +32,8 @@ def calibrate(scores: Tensor, present: Tensor, *, least: int = MIN_EXAMPLES) -> 
 
     Example:
         >>> scores = torch.tensor([[0.1], [0.2], [0.3], [0.6], [0.7], [0.9]])
-        >>> found = calibrate(scores, scores > 0.5, least=2)
-        >>> round(float(found.thresholds[0]), 3), (torch.tensor([[0.5], [0.4]]) >= found.thresholds).tolist()
+        >>> presence = calibrate(scores, scores > 0.5, least=2)
+        >>> round(float(presence.thresholds[0]), 3), (torch.tensor([[0.5], [0.4]]) >= presence.thresholds).tolist()
         (0.45, [[True], [False]])
     """
     values = scores.cpu().double()

@@ -96,10 +96,10 @@ def ranking_metrics(
     Example:
         >>> import numpy as np
         >>> scores = np.array([[0.9, 0.2, 0.4], [0.5, 0.5, 0.1]])
-        >>> found = ranking_metrics(scores, [0, 1], ks=[1, 2])
-        >>> found["hit_1"].value, found["hit_2"].value, found["mrr"].value
+        >>> metrics = ranking_metrics(scores, [0, 1], ks=[1, 2])
+        >>> metrics["hit_1"].value, metrics["hit_2"].value, metrics["mrr"].value
         (0.75, 1.0, 0.875)
-        >>> round(found["hit_1"].chance, 4), found.pool
+        >>> round(metrics["hit_1"].chance, 4), metrics.pool
         (0.3333, (3, 3))
     """
     check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
@@ -165,10 +165,10 @@ def retrieval_metrics(
         DataError: Ids, grades or pools are malformed or do not fit.
 
     Example:
-        >>> found = retrieval_metrics([1, 2, 3], [1, 3, 4], pool=100)
-        >>> found["hit_rate"].value, found["mrr"].value, found["granular_mrr"].value
+        >>> metrics = retrieval_metrics([1, 2, 3], [1, 3, 4], pool=100)
+        >>> metrics["hit_rate"].value, metrics["mrr"].value, metrics["granular_mrr"].value
         (1.0, 1.0, 0.75)
-        >>> round(found["map"].value, 4), round(found["ndcg"].value, 5), round(found["precision"].chance, 9)
+        >>> round(metrics["map"].value, 4), round(metrics["ndcg"].value, 5), round(metrics["precision"].chance, 9)
         (0.6667, 0.76536, 0.03)
     """
     check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
@@ -399,12 +399,12 @@ def _places(
     expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], items: RelevantItems
 ) -> TiedRanks:
     """First positions of expected ids."""
-    found: list[tuple[int, int, int]] = []
+    entries: list[tuple[int, int, int]] = []
     for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
         first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
         numbered = enumerate(ours, int(items.offsets[at]))
-        found += [(at, first[one], number) for number, one in numbered if one in first]
-    query, above, number = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        entries += [(at, first[one], number) for number, one in numbered if one in first]
+    query, above, number = np.array(entries, dtype=np.int64).reshape(-1, 3).T
     return TiedRanks.from_candidates(query, above, np.ones_like(above), items.gains[number])
 
 

@@ -223,22 +223,22 @@ def list_values(
 
 def _values_at(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) -> PerQuery:
     """Metrics of the places up to `cut` (q,); the precision of an empty list is NaN."""
-    found = places.found(cut)
+    n_found = places.found(cut)
     with np.errstate(invalid="ignore"):
-        precision = found / cut
+        precision = n_found / cut
     return {
         "hit": places.hit(cut),
         "precision": precision,
-        "recall": found / np.maximum(relevant_items.count, 1),
+        "recall": n_found / np.maximum(relevant_items.count, 1),
         "ndcg": _ndcg(places, relevant_items, cut),
     }
 
 
 def _granular_mrr(places: TiedRanks, length: Counts) -> Numbers:
     """Mean of 1 / place over found items, 0 without any."""
-    found = np.bincount(places.query, minlength=len(length))
+    n_found = np.bincount(places.query, minlength=len(length))
     total = np.bincount(places.query, 1 / (places.above + 1), len(length)).astype(np.float64)
-    return total / np.maximum(found, 1)
+    return total / np.maximum(n_found, 1)
 
 
 def _granular_chance(hit: Numbers, length: Counts) -> Numbers:
@@ -390,5 +390,5 @@ def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> T
     if n < MIN_UNITS:
         raise UsageError(f"halves need at least {MIN_UNITS} units, not {n}", code="too-few-units")
     halves = Halves.drawn(n, seed=seed, stream=_STREAM, count=N_HALVES, device=torch.device("cpu"))
-    parts = torch.split(halves.members(), max(1, _MAX_WEIGHTS // n))
-    return torch.cat([statistic(part.double()).double() for part in parts])
+    blocks = torch.split(halves.members(), max(1, _MAX_WEIGHTS // n))
+    return torch.cat([statistic(block.double()).double() for block in blocks])

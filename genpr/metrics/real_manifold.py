@@ -11,7 +11,7 @@ from torch import Tensor
 from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.metrics.null import covered_share
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Advance, Engine, no_advance
 from genpr.neighbors.index import IndexedPoints, is_suitable
@@ -19,6 +19,7 @@ from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import PairConsumer
 from genpr.validation import (
     Features,
+    Ties,
     check_features,
     check_rows,
     check_same_width,
@@ -26,7 +27,7 @@ from genpr.validation import (
     choose_device,
 )
 
-_DEFAULT_K = 5  # for the choice of a frame where no neighbors are needed
+_DEFAULT_K = 5  # for the choice of a projection where no neighbors are needed
 
 
 PairProgress = Callable[[int, int], None]
@@ -83,7 +84,7 @@ class Memberships:
 class FakeManifold:
     """A fake set with its balls."""
 
-    points: IndexedPoints  # the m fakes, in the frame of the reals
+    points: IndexedPoints  # the m fakes, in the projection of the reals
     own: Neighborhood | None  # neighborhood of the fakes within their set; None if no ball was requested
 
 
@@ -98,7 +99,7 @@ class CountedFakes(FakeManifold):
 class RealManifold:
     """A real set with its balls, fitted once and scored against any number of fake sets."""
 
-    points: IndexedPoints  # the n reals, in a frame for both sets
+    points: IndexedPoints  # the n reals, in a projection for both sets
     balls: tuple[BallKind, ...]  # the kinds that were fitted, ascending
     sq_radii: Tensor  # squared radii (len(balls), n) float64
     ties: Ties  # whether a point on a sphere is inside
@@ -169,13 +170,13 @@ class RealManifold:
     def place(
         self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
     ) -> FakeManifold:
-        """Bring fakes into the frame of the reals, and draw balls around them."""
+        """Bring fakes into the projection of the reals, and draw balls around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
         points = self.points.in_same_projection(fake.to(self.points.device))
         if not balls:
             return FakeManifold(points, None)
-        # In the reals' frame, or in a separate one: collapsed fakes far from the reals need a finer one. It is chosen
+        # In the reals' projection, or in a separate one: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, most = points, max(balls).k
         if not is_suitable(points, most):
@@ -214,7 +215,7 @@ class RealManifold:
             degrees = {ball: every[ball] for ball in real_balls}
             if len(fakes.points) >= len(self.points):
                 shares = {ball: covered_share(of_ball.numpy()) for ball, of_ball in every.items()}
-        found = Memberships(
+        memberships = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),
             real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake.cpu(), strict=True)),
@@ -226,7 +227,7 @@ class RealManifold:
             leave_one_out=shares,
             smallest_real_ball=counts.smallest_real_ball,
         )
-        return CountedFakes(fakes.points, own, found)
+        return CountedFakes(fakes.points, own, memberships)
 
     def sq_radii_of(self, ball: BallKind) -> Tensor:
         """Squared radii (n,) float64 of one kind of ball."""

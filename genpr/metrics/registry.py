@@ -65,8 +65,8 @@ def _with_influence(module: str, plain: str, influence: str) -> Callable[..., Me
         source = import_module(f"genpr.metrics.{module}")
         if options.interval_seed is None:
             return MetricValue(getattr(source, plain)(real, fake, device=options.device), None)
-        value, found = getattr(source, influence)(real, fake, device=options.device)
-        return with_interval(MetricValue(value, None), found, seed=options.interval_seed, lower=0.0)
+        value, influences = getattr(source, influence)(real, fake, device=options.device)
+        return with_interval(MetricValue(value, None), influences, seed=options.interval_seed, lower=0.0)
 
     return compute
 
@@ -87,10 +87,10 @@ def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricV
         distance, influence = kernel_influence(real, fake, device=options.device)
     size = distance.subset_size
     variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
-    found = MetricValue(distance.mean, None, variant=variant)
+    metric = MetricValue(distance.mean, None, variant=variant)
     if not size == len(real) == len(fake):  # else every subset is the whole of both sets
-        found = replace(found, spread=distance.std, spread_over="subsets")
-    return with_interval(found, influence, seed=options.interval_seed or 0)
+        metric = replace(metric, spread=distance.std, spread_over="subsets")
+    return with_interval(metric, influence, seed=options.interval_seed or 0)
 
 
 def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
@@ -112,18 +112,18 @@ def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) 
     from genpr.metrics.fakes_only import inception_score, inception_score_influence
     from genpr.metrics.influence import with_interval
 
-    chunk, influence = options.inception_score_chunk, None
-    seed = 2020 if chunk is None else None
+    size, influence = options.inception_score_split_size, None
+    seed = 2020 if size is None else None
     if options.interval_seed is None:
-        score = inception_score(fake, split_size=chunk, seed=seed, device=options.device)
+        score = inception_score(fake, split_size=size, seed=seed, device=options.device)
     else:
-        score, influence = inception_score_influence(fake, split_size=chunk, seed=seed, device=options.device)
-    found = MetricValue(score.mean, None)
-    if chunk is not None:
-        found = replace(found, variant=f"{chunk:,} images per part, in order")
-    if chunk is None or len(fake) > chunk:
-        found = replace(found, spread=score.std, spread_over="parts")
-    return with_interval(found, influence, seed=options.interval_seed or 0, lower=1.0)
+        score, influence = inception_score_influence(fake, split_size=size, seed=seed, device=options.device)
+    metric = MetricValue(score.mean, None)
+    if size is not None:
+        metric = replace(metric, variant=f"{size:,} images per part, in order")
+    if size is None or len(fake) > size:
+        metric = replace(metric, spread=score.std, spread_over="parts")
+    return with_interval(metric, influence, seed=options.interval_seed or 0, lower=1.0)
 
 
 def _copying(

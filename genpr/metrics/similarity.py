@@ -57,8 +57,8 @@ class FeaturePairs:
         for first in range(0, m, columns):
             right = _scaled(self.right[first : first + columns], self._right_norm[first : first + columns]).T
             for start in range(0, n, rows):
-                chunk = slice(start, min(start + rows, n))
-                yield chunk, first, _scaled(self.left[chunk], self._left_norm[chunk]) @ right
+                block = slice(start, min(start + rows, n))
+                yield block, first, _scaled(self.left[block], self._left_norm[block]) @ right
 
 
 def _norms(features: Tensor) -> Tensor:
@@ -89,9 +89,9 @@ class ScoreMatrix:
     def tiles(self) -> Iterator[Tile]:
         """All pairs, each once."""
         n, m = self.shape
-        step = max(1, self._budget // (m * (self._scores.itemsize + 4)))
-        for start in range(0, n, step):
-            rows = slice(start, min(start + step, n))
+        length = max(1, self._budget // (m * (self._scores.itemsize + 4)))
+        for start in range(0, n, length):
+            rows = slice(start, min(start + length, n))
             yield rows, 0, self._scores[rows]
 
 
@@ -124,15 +124,15 @@ class RankCounter:
     def count_pools(self, pools: Tensor, progress: PairProgress | None, budget: int | None) -> None:
         """Against the candidates of each query, (q, p) int64 on the CPU, -1 for none, by the definition."""
         advance = progress_counter(int((pools >= 0).sum()), progress)
-        step = max(1, (budget or tile_budget(torch.device("cpu"))) // (pools.shape[1] * 32))
-        for start in range(0, len(pools), step):
-            part = pools[start : start + step]
-            self._check_ranked(start, part)
-            row, column = (part >= 0).nonzero(as_tuple=True)
-            scores = self._scorer.exact(start + row, part[row, column])
+        length = max(1, (budget or tile_budget(torch.device("cpu"))) // (pools.shape[1] * 32))
+        for start in range(0, len(pools), length):
+            block = pools[start : start + length]
+            self._check_ranked(start, block)
+            row, column = (block >= 0).nonzero(as_tuple=True)
+            scores = self._scorer.exact(start + row, block[row, column])
             row = row.to(scores.device)
-            for items in self._items(slice(start, start + len(part))):
-                item_of = torch.full((len(part),), -1, device=scores.device)
+            for items in self._items(slice(start, start + len(block))):
+                item_of = torch.full((len(block),), -1, device=scores.device)
                 item_of[self._query[items] - start] = items
                 item = item_of[row]
                 self._decide(item[item >= 0], scores[item >= 0])

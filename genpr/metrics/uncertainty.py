@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.95
 _DRAWS = 5000
-_BYTES = 2**19  # of the largest array of one chunk of draws: what a cache of a processor holds
+_BYTES = 2**19  # of the largest array of one block of draws: what a cache of a processor holds
 _SAME = 1e-10  # of two variances: a smaller variance of a difference is rounding
 _DIGITS = 4  # of quantiles, so that the order in which a machine adds does not show
 
@@ -85,7 +85,7 @@ def lower_part(a: Tensor, b: Tensor) -> Tensor:
     The smaller one of each half would vary less than that of the whole sets: intervals of symmetric recall covered the true
     value in 89 % of a simulation, those of the one that is lower on average in 95 %.
     """
-    ends = [float(part.mean()) - student_quantile(len(part)) * standard_error(part) for part in (a, b)]
+    ends = [float(each.mean()) - student_quantile(len(each)) * standard_error(each) for each in (a, b)]
     return a if ends[0] <= ends[1] else b
 
 
@@ -116,7 +116,7 @@ def interval_of(
 
 
 def with_interval(
-    found: MetricValue,
+    metric: MetricValue,
     replicates: Tensor | NDArray[np.float64] | None,
     *,
     n: int | None,
@@ -125,10 +125,10 @@ def with_interval(
     is_share: bool = True,
 ) -> MetricValue:
     """A value with its interval by `interval_of` and the replicates that give it, if there are any."""
-    interval = interval_of(found.value, replicates, n=n, lower=lower, upper=upper, is_share=is_share)
+    interval = interval_of(metric.value, replicates, n=n, lower=lower, upper=upper, is_share=is_share)
     if interval is None or replicates is None:
-        return found
-    return replace(found, interval=interval, replicates=tuple(replicates.tolist()))
+        return metric
+    return replace(metric, interval=interval, replicates=tuple(replicates.tolist()))
 
 
 def degrees_of_freedom(replicates: int) -> float:
@@ -245,8 +245,8 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
     errors = _Errors(scores)
 
     def out(at: float) -> Flags:
-        found: Flags = np.any(errors.leads > errors.half_widths(at), axis=0)
-        return found
+        is_ahead: Flags = np.any(errors.leads > errors.half_widths(at), axis=0)
+        return is_ahead
 
     quantile = student_quantile(2 * errors.splits)
     if len(scores) > 2:
@@ -279,8 +279,8 @@ def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: i
 
     def out(at: float) -> Flags:
         one, other = (errors.leads > errors.half_widths(at) for errors in both)
-        found: Flags = np.any(one & other, axis=0)
-        return found
+        is_both: Flags = np.any(one & other, axis=0)
+        return is_both
 
     return tuple(_step_down(largest, out, _upper_quantile(largest)).tolist())
 
@@ -312,16 +312,16 @@ class _Errors:
         """Largest error of any score over each one, in standard errors: (draws, J), from 0, of errors (draws, J)."""
         ratios = sums[:, :, None] - sums[:, None, :]
         ratios /= self._norms
-        found: Floats = ratios.max(axis=1)
-        return found
+        largest: Floats = ratios.max(axis=1)
+        return largest
 
 
 def _check(scores: Sequence[Resampled]) -> None:
     if not scores:
         raise UsageError("no scores to compare; pass at least one", code="bad-option")
     if len({score.k for score in scores}) > 1:
-        found = ", ".join(sorted({str(score.k) for score in scores}))
-        raise UsageError(f"scores with k = {found} are of different metrics", code="bad-option")
+        ks = ", ".join(sorted({str(score.k) for score in scores}))
+        raise UsageError(f"scores with k = {ks} are of different metrics", code="bad-option")
     shapes = {tuple(score.replicates.shape) for score in scores}
     shape = next(iter(shapes))
     if len(shapes) > 1 or len(shape) != 1 or shape[0] < 2 or shape[0] % 2:
@@ -355,25 +355,25 @@ def _largest_ratios(metrics: Sequence[_Errors], seed: int) -> Floats:
     halved = np.concatenate([each.halved for each in metrics], axis=1)
     rows, width = metrics[0].halved.shape
     freedom = degrees_of_freedom(2 * metrics[0].splits)
-    rng, found = np.random.default_rng(seed), list[Floats]()
-    chunk = max(_BYTES // (8 * max(width**2, rows)), 1)
-    for start in range(0, _DRAWS, chunk):
-        count = min(chunk, _DRAWS - start)
-        parts = np.split(rng.standard_normal((count, rows)) @ halved, len(metrics), axis=1)
-        ratios = [each.largest_ratios(part) for each, part in zip(metrics, parts, strict=True)]
+    rng, largest = np.random.default_rng(seed), list[Floats]()
+    length = max(_BYTES // (8 * max(width**2, rows)), 1)
+    for start in range(0, _DRAWS, length):
+        count = min(length, _DRAWS - start)
+        sums = np.split(rng.standard_normal((count, rows)) @ halved, len(metrics), axis=1)
+        ratios = [each.largest_ratios(of_metric) for each, of_metric in zip(metrics, sums, strict=True)]
         scatter = np.sqrt(rng.chisquare(freedom, count) / freedom)
-        found.append(np.maximum.reduce(ratios) / scatter[:, None])
-    return np.concatenate(found)
+        largest.append(np.maximum.reduce(ratios) / scatter[:, None])
+    return np.concatenate(largest)
 
 
 def _step_down(largest: Floats, out: Callable[[float], Flags], quantile: float) -> Flags:
     """Scores that remain once none is excluded by the quantile of those that remain; `quantile` is the first."""
     left: Flags = ~out(quantile)
     while True:
-        found = left & ~out(_upper_quantile(largest[:, left]))
-        if np.array_equal(found, left):
+        kept = left & ~out(_upper_quantile(largest[:, left]))
+        if np.array_equal(kept, left):
             return left
-        left = found
+        left = kept
 
 
 def _upper_quantile(largest: Floats) -> float:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-Ties = Literal["closed", "strict"]
-"""Whether a point on the sphere is inside: "closed" yes, "strict" no."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

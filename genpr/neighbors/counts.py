@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import near_sq_distances, sq_distances_at
@@ -21,6 +21,7 @@ from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Work
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_candidates, padded
 from genpr.neighbors.search import PairConsumer, Pairs, scan_pairs
+from genpr.validation import Ties
 
 _LISTED = 2**15  # pairs at a time
 

@@ -22,7 +22,7 @@ class DeviceProfile:
     min_held: int
     held_per_row: int
     max_held: int
-    verified: int  # pairs per piece of work of the definition
+    verified: int  # pairs per batch of the definition
     elements: int  # elements of rows that are gathered or processed at once
     recomputed: int  # elements of coordinates that are recomputed at once
     has_directions: bool  # whether few directions and clusters may be cheaper than all coordinates
@@ -49,7 +49,7 @@ CPU = DeviceProfile(
     has_directions=True,
     differences_from=0,
 )
-# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per portion.
+# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per batch of pairs.
 CUDA = DeviceProfile(
     narrow_tile=(8192, 16384),
     wide_tile=(8192, 16384),

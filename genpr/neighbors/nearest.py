@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, shared_blocks, sweep_between, sweep_within
+from genpr.validation import Ties
 
 
 @dataclass(frozen=True, slots=True)

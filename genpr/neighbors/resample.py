@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.memory import tile_budget
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.distance import near_sq_distances
@@ -31,6 +31,7 @@ from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
 from genpr.neighbors.search import Pairs
+from genpr.validation import Ties
 
 _BYTES_PER_ENTRY = 1024  # for each listed neighbor while a GPU counts those of a row in all halves
 _ROWS = 2048  # at a time on a CPU

@@ -44,18 +44,18 @@ class Pairs:
         return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
 
     @classmethod
-    def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
-        """All pairs of all parts; without parts, no pairs on `device`."""
-        if not parts:
+    def joined(cls, batches: list[Pairs], device: torch.device | None = None) -> Pairs:
+        """All pairs of all batches; without batches, no pairs on `device`."""
+        if not batches:
             none = torch.empty(0, dtype=torch.int64, device=device)
             return cls(none, none, none.double(), none.double())
         fields = ("i", "j", "sq_lower", "sq_upper")
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
+        return cls(*(torch.cat([getattr(batch, name) for batch in batches]) for name in fields))
 
     def all_gather(self, communicator: Communicator) -> list[Pairs]:
         """The pairs of every process, by rank."""
-        fields = (communicator.all_gather(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
-        return [Pairs(*parts) for parts in zip(*fields, strict=True)]
+        fields = (communicator.all_gather(each) for each in (self.i, self.j, self.sq_lower, self.sq_upper))
+        return [Pairs(*of_rank) for of_rank in zip(*fields, strict=True)]
 
 
 _BYTES_PER_HELD = 64  # of pairs that are held, while they are joined
@@ -91,9 +91,9 @@ class ClosestPairs:
     def pairs(self) -> Pairs:
         """The added pairs that are still within reach of one of their rows."""
         self._settle()
-        parts = [in_reach(part, self.sq_reach) for part in self._kept]
+        kept = [in_reach(pairs, self.sq_reach) for pairs in self._kept]
         self._kept.clear()
-        return Pairs.joined(parts, self.sq_reach.device)
+        return Pairs.joined(kept, self.sq_reach.device)
 
     def _settle(self) -> None:
         pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
@@ -158,7 +158,7 @@ _MIN_BLOCK = 1024
 _MAX_BEYOND = 4096  # one row in this many may exceed the range of rounded rows; all of its pairs are verified
 
 _Bands = list[Tensor]
-"""Columns of a tile, in parts of similar reach; several only if the coordinates join them."""
+"""Columns of a tile, in bands of similar reach; several only if the coordinates join them."""
 
 
 def sweep_within(
@@ -372,7 +372,7 @@ def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
 
 
 def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
-    """Cut columns in ascending order of reach into parts of one band and of at most `limit`."""
+    """Cut columns in ascending order of reach into blocks of one band and of at most `limit`."""
     for band in torch.split(columns, band_sizes(bands[columns])):
         yield from torch.split(band, limit)
 

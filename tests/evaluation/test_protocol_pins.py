@@ -82,7 +82,7 @@ def test_protocols_pin_the_published_settings(name, metrics, counted, extractor,
     assert protocol.balanced_labels == (name in {"mar", "jit"})
     prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32"), "fdr6": ("center-crop:256", None)}
     assert (protocol.prepare, protocol.clip) == prepared.get(name, (None, None))
-    assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)
+    assert protocol.inception_score_split_size == (5_000 if name == "adm" else None)
 
 
 @pytest.mark.parametrize(

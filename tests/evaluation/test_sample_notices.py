@@ -54,7 +54,7 @@ def score_in_parts(p):
 def inception_score_of(change_protocol):
     """Score probabilities under adm, with small parts and no numbers of images."""
     space = "inception-softmax"
-    change_protocol("adm", extractor=space, inception_score_chunk=CHUNK, n_real=None, n_fake=None)
+    change_protocol("adm", extractor=space, inception_score_split_size=CHUNK, n_real=None, n_fake=None)
 
     def score(p):
         info = ExtractorInfo(space, p.shape[1], "none", None, comparable=True, cache_key="0" * 64)

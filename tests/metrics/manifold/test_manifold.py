@@ -143,7 +143,7 @@ class TestKNNManifold:
         assert torch.equal(manifold.count(queries), before)
         assert manifold.features.tolist() == queries.tolist()
         with pytest.raises(AttributeError):
-            manifold.side = None
+            manifold.counted_set = None
 
 
 class TestRealSide:
@@ -248,8 +248,8 @@ def test_loaded_manifold_equals_the_saved_one(with_directions, tmp_path, rng, mo
     saved = KNNManifold.fit(real, k=3, ties="strict")
     saved.save(tmp_path / "real.safetensors")
     loaded = KNNManifold.load(tmp_path / "real.safetensors")
-    assert (saved.side.points.projection.basis is not None) == with_directions
-    assert (loaded.side.points.clusters is not None) == with_directions
+    assert (saved.counted_set.points.projection.basis is not None) == with_directions
+    assert (loaded.counted_set.points.clusters is not None) == with_directions
     assert (loaded.k, loaded.ties, len(loaded)) == (3, "strict", 900)
     assert torch.equal(loaded.features, saved.features)
     assert torch.equal(loaded.sq_radii, saved.sq_radii)

@@ -15,7 +15,7 @@ from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.parts import drawn_parts
+from genpr.neighbors.subsets import drawn_subsets
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 
@@ -139,14 +139,14 @@ class TestNullOfRecall:
             for each, intervals, seed in ((real, False, 0), (real[::-1].copy(), True, 1))
         ]
         shares = [
-            ball_metric_oracle.covered_by_others(Pair.of(real[part], real[part], "closed"), k)
-            for part in drawn_parts(torch.from_numpy(real), m)
+            ball_metric_oracle.covered_by_others(Pair.of(real[subset], real[subset], "closed"), k)
+            for subset in drawn_subsets(torch.from_numpy(real), m)
         ]
         assert found == [pytest.approx(np.mean(shares), abs=1e-12)] * 2
         assert found[0] == found[1], "order, seed and intervals change nothing"
 
-    def test_nulls_of_many_parts_have_a_small_error(self, rng):
-        """Other parts of the same reals give nearly the same null: the features plus a constant have other hashes."""
+    def test_nulls_of_many_subsets_have_a_small_error(self, rng):
+        """Other subsets of the same reals give nearly the same null: the features plus a constant have other hashes."""
         real, fake = rng.normal(size=(600, 8)).astype(np.float32), rng.normal(size=(300, 8))
         nulls = [
             score(real + shift, fake, {"recall": 3}, intervals=False)["recall"].null

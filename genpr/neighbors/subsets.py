@@ -1,7 +1,7 @@
-"""How many rows of a part of a set lie in the ball of another row of the part: the mean over parts of one size.
+"""How many rows of a subset of a set lie in the ball of another row of the subset: the mean over subsets of one size.
 
-The choice of parts depends on the content of the set, not on the order of its rows. The balls of many parts of more than a
-third of the rows follow from the neighbor lists of the whole set (`resample.py` explains how). Smaller parts are disjoint,
+The choice of subsets depends on the content of the set, not on the order of its rows. The balls of many subsets of more than a
+third of the rows follow from the neighbor lists of the whole set (`resample.py` explains how). Smaller subsets are disjoint,
 have at least half of the rows together, and each is searched.
 """
 
@@ -14,43 +14,44 @@ from torch import Tensor
 
 from genpr.content_order import content_order
 from genpr.memory import part_of
-from genpr.neighbors.balls import BallKind, Ties
+from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
 from genpr.neighbors.resample import rows_at_once, tables_of_lists
+from genpr.validation import Ties
 
-PARTS = 128
-"""Parts of more than a third of the rows."""
-_LISTED_RATIO = 3  # of rows to those of a part, up to which lists cost less than searches
-_LEAST = 5  # parts that are searched, where there are as many
+SUBSETS = 128
+"""Subsets of more than a third of the rows."""
+_LISTED_RATIO = 3  # of rows to those of a subset, up to which lists cost less than searches
+_LEAST = 5  # subsets that are searched, where there are as many
 _MOST_TIMES = 8  # multiple of the usual length of lists beyond which too many rows are equally far
 _LISTED = 2**22  # neighbors that are listed at a time
 
 
-def covered_share_of_parts(
+def covered_share_of_subsets(
     points: IndexedPoints, lists: NeighborLists, size: int, k: int, *, ties: Ties, engine: Engine
 ) -> float:
-    """Mean share of rows in the ball of another row of their part, over parts of `size` rows, fewer than all.
+    """Mean share of rows in the ball of another row of their subset, over subsets of `size` rows, fewer than all.
 
     A row is left out when the balls of others are fitted, as in `Neighborhood.in_degrees`. `lists` may have any length.
     """
     n, covered = len(points), None
-    parts = drawn_parts(points.features, size)
-    if len(parts) > n // size:
-        covered = _covered_by_lists(points, lists, parts, k, ties, engine)
+    subsets = drawn_subsets(points.features, size)
+    if len(subsets) > n // size:
+        covered = _covered_by_lists(points, lists, subsets, k, ties, engine)
     if covered is None:
-        parts = parts[: n // size]  # disjoint
-        covered = sum(_covered_by_search(points, part, k, ties, engine) for part in parts)
-    return covered / (len(parts) * size)
+        subsets = subsets[: n // size]  # disjoint
+        covered = sum(_covered_by_search(points, subset, k, ties, engine) for subset in subsets)
+    return covered / (len(subsets) * size)
 
 
-def drawn_parts(features: Tensor, size: int) -> NDArray[np.bool_]:
-    """Random parts (count, n) of `size` of n rows (n, d): disjoint where possible, else in pairs with few common rows."""
+def drawn_subsets(features: Tensor, size: int) -> NDArray[np.bool_]:
+    """Random subsets (count, n) of `size` of n rows (n, d): disjoint where possible, else in pairs with few common rows."""
     n, order, inside = len(features), content_order(features).numpy(), list[NDArray[np.bool_]]()
-    count = PARTS if _LISTED_RATIO * size > n else max(min(_LEAST, n // size), n // (2 * size))
+    count = SUBSETS if _LISTED_RATIO * size > n else max(min(_LEAST, n // size), n // (2 * size))
     # Streams of a bit generator never change between versions of NumPy; permutations may.
     raw = np.random.PCG64(np.random.SeedSequence([n, size]))
     while len(inside) < count:
@@ -62,9 +63,9 @@ def drawn_parts(features: Tensor, size: int) -> NDArray[np.bool_]:
 
 
 def _covered_by_search(
-    points: IndexedPoints, part: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
+    points: IndexedPoints, subset: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
 ) -> int:
-    rows = torch.from_numpy(part.nonzero()[0]).to(points.device)
+    rows = torch.from_numpy(subset.nonzero()[0]).to(points.device)
     some = points.in_same_projection(part_of(points.features, rows))
     in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees[0]
     return int((in_degrees >= 1).sum())
@@ -73,14 +74,14 @@ def _covered_by_search(
 def _covered_by_lists(
     points: IndexedPoints,
     lists: NeighborLists,
-    parts: NDArray[np.bool_],
+    subsets: NDArray[np.bool_],
     k: int,
     ties: Ties,
     engine: Engine,
 ) -> int | None:
-    """Covered rows of all parts (count, n); None if lists of reasonable length leave rows out that are as far as others."""
+    """Covered rows of all subsets (count, n); None if lists of reasonable length leave rows out that are as far as others."""
     usual = neighbors_needed(k)
-    masks = packed(torch.from_numpy(parts).T).to(points.device)
+    masks = packed(torch.from_numpy(subsets).T).to(points.device)
     hits = Hits(masks, 1)
     short = torch.arange(len(points), device=points.device)
     if lists.length:

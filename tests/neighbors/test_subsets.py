@@ -9,7 +9,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.parts import PARTS, covered_share_of_parts, drawn_parts
+from genpr.neighbors.subsets import SUBSETS, covered_share_of_subsets, drawn_subsets
 
 TIES = ("closed", "strict")
 
@@ -23,30 +23,32 @@ def found_share(features, size, k, *, listed, ties="closed"):
     lists = NeighborLists.none(points.features)
     if listed:
         lists = Neighborhood.from_points(points, [BallKind(1)], keep=listed).lists
-    return covered_share_of_parts(points, lists, size, k, ties=ties, engine=ONE_PROCESS)
+    return covered_share_of_subsets(points, lists, size, k, ties=ties, engine=ONE_PROCESS)
 
 
-def expected_share(features, size, k, ties="closed", *, most=PARTS):
-    parts = drawn_parts(torch.from_numpy(features), size)[:most]
+def expected_share(features, size, k, ties="closed", *, most=SUBSETS):
+    subsets = drawn_subsets(torch.from_numpy(features), size)[:most]
     sq = oracle.sq_distances(features, features)
     np.fill_diagonal(sq, np.inf)
-    return pytest.approx(np.mean([covered(sq[part][:, part], k, ties).mean() for part in parts]), abs=1e-12)
+    return pytest.approx(
+        np.mean([covered(sq[subset][:, subset], k, ties).mean() for subset in subsets]), abs=1e-12
+    )
 
 
 def covered(sq, k, ties):
     """Whether each row is in the ball of another one that was fitted without it: fewer than k others are nearer (or as near)."""
     inside = np.zeros(sq.shape, dtype=bool)
-    for of_row, found in zip(sq, inside, strict=True):
+    for of_row, inside_row in zip(sq, inside, strict=True):
         ascending = np.sort(of_row)
         before = np.searchsorted(ascending, of_row, side="left" if ties == "closed" else "right")
-        found[:] = np.isfinite(of_row) & (before - (ties == "strict") < k)
+        inside_row[:] = np.isfinite(of_row) & (before - (ties == "strict") < k)
     return inside.any(axis=0)
 
 
 @pytest.mark.parametrize("listed", [0, 1, 5, 60])
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(("size", "spread"), [(10, 9), (25, 9), (40, 2), (59, 1)])
-def test_share_equals_that_of_separate_parts(rng, size, spread, ties, listed):
+def test_share_equals_that_of_separate_subsets(rng, size, spread, ties, listed):
     """Integers, so that many others are equally far; lists of any length."""
     features = whole_numbers(rng, 60, 3, spread)
     found = found_share(features, size, 2, listed=listed, ties=ties)
@@ -70,7 +72,7 @@ def test_k_nearly_as_large_as_the_parts(rng, ties):
 
 @pytest.mark.parametrize("ties", TIES)
 def test_copies_that_no_list_holds(rng, ties):
-    """Long lists of equal rows are not made: disjoint parts are searched instead."""
+    """Long lists of equal rows are not made: disjoint subsets are searched instead."""
     features = np.repeat(rng.normal(size=(3, 5)), 200, axis=0).astype(np.float32)
     found = found_share(features, 250, 3, listed=10, ties=ties)
     assert found == expected_share(features, 250, 3, ties, most=2)
@@ -83,13 +85,13 @@ def test_order_changes_nothing(rng, size):
     assert len(shares) == 1
 
 
-def test_parts_have_one_size_and_are_disjoint_where_possible(rng):
+def test_subsets_have_one_size_and_are_disjoint_where_possible(rng):
     features = torch.from_numpy(whole_numbers(rng, 60, 5, 9))
-    for size, count in ((3, 10), (7, 5), (15, 4), (20, 3), (21, PARTS), (30, PARTS), (59, PARTS)):
-        parts = drawn_parts(features, size)
-        assert (len(parts), {*parts.sum(axis=1)}) == (count, {size})
-        assert parts[: 60 // size].sum(axis=0).max() == 1
-        assert (parts.sum(axis=0) > 0).mean() > min(0.9, count * size / 61)
+    for size, count in ((3, 10), (7, 5), (15, 4), (20, 3), (21, SUBSETS), (30, SUBSETS), (59, SUBSETS)):
+        subsets = drawn_subsets(features, size)
+        assert (len(subsets), {*subsets.sum(axis=1)}) == (count, {size})
+        assert subsets[: 60 // size].sum(axis=0).max() == 1
+        assert (subsets.sum(axis=0) > 0).mean() > min(0.9, count * size / 61)
 
 
 def test_content_order_sorts_equal_rows_equally(rng):
