@@ -98,11 +98,7 @@ class ClosestPairs:
     def _settle(self) -> None:
         pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
         self._waiting.clear()
-        if pairs.i.is_cuda:
-            _keep_smallest_of_all(self.smallest, torch.cat([pairs.i, pairs.j]), pairs.sq_upper.repeat(2))
-        else:
-            for rows in (pairs.i, pairs.j):
-                _keep_smallest(self.smallest, rows, pairs.sq_upper)
+        _keep_smallest(self.smallest, torch.cat([pairs.i, pairs.j]), pairs.sq_upper.repeat(2))
         torch.minimum(self.sq_reach, self.smallest[:, -1], out=self.sq_reach)
         self._kept.append(in_reach(pairs, self.sq_reach))
 
@@ -117,27 +113,18 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
 
     Values may be rounded up a little, so that row and value fit into one integer, which sorts far faster than two keys.
     """
-    k = table.shape[1]
-    smaller = values < table[rows, -1]
-    rows, values = rows[smaller], values[smaller]
-    touched = torch.unique(rows)
-    bits = len(table).bit_length()  # of a row number
-    known = _keys(touched.repeat_interleave(k), table[touched].flatten(), bits)
+    (n, k), bits = table.shape, len(table).bit_length()  # of a row number
+    if table.is_cuda:  # all rows, without a synchronization with the GPU
+        touched = torch.arange(n, device=table.device)
+    else:
+        smaller = values < table[rows, -1]
+        rows, values = rows[smaller], values[smaller]
+        touched = torch.unique(rows)
+    known = _keys(touched.repeat_interleave(k, output_size=len(touched) * k), table[touched].flatten(), bits)
     keys = torch.cat([_keys(rows, values, bits), known]).sort().values
     first = torch.searchsorted(keys, touched << 63 - bits)
     nearest = keys[first[:, None] + torch.arange(k, device=table.device)]
     table[touched] = ((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64)
-
-
-def _keep_smallest_of_all(table: Tensor, rows: Tensor, values: Tensor) -> None:
-    """As `_keep_smallest`, in one sort of all values, without a synchronization with the GPU."""
-    (n, k), bits = table.shape, len(table).bit_length()
-    every = torch.arange(n, device=table.device)
-    known = _keys(every.repeat_interleave(k, output_size=n * k), table.flatten(), bits)
-    keys = torch.cat([_keys(rows, values, bits), known]).sort().values
-    first = torch.searchsorted(keys, every << 63 - bits)
-    nearest = keys[first[:, None] + every[:k]]
-    table.copy_(((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64))
 
 
 def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
