@@ -98,22 +98,19 @@ class HalfSampling:
 class BallMetric(NeighborMetric):
     """A metric of ball memberships: an integer count followed by one or two divisions."""
 
-    value: Callable[
-        [Memberships, int], float
-    ]  # the metric from the counts, for a k; NaN where it is undefined
+    # The metric from the counts, for a k; NaN where it is undefined
+    value: Callable[[Memberships, int], float]
     over: Literal["real", "fake", "both"]  # images that it is a fraction of, or a mean over
-    real_ball: Callable[[int], BallKind] | None = (
-        None  # the ball around each real whose counts it needs, for a k
-    )
+    # The ball around each real whose counts it needs, for a k
+    real_ball: Callable[[int], BallKind] | None = None
     fake_ball: Callable[[int], BallKind] | None = None  # the one around each fake
     null: Null = lambda _counts, _k: 1.0  # expected value for a perfect generator, from the same counts
     null_source: str = "closed form"  # where the null comes from
     null_ball: Callable[[int], BallKind] | None = None  # a ball around each real that only the null needs
     calibrates: str | None = None  # the metric whose value over its null this is
     halves: HalfSampling | None = None  # how its interval is computed; None if no interval was validated
-    most_with_interval: float | None = (
-        None  # value above which intervals were not validated; None if there is none
-    )
+    # Value above which intervals were not validated; None if there is none
+    most_with_interval: float | None = None
 
     def __call__(self, counts: Memberships, k: int) -> float:
         """The value for a k."""

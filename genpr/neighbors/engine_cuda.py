@@ -27,9 +27,8 @@ from genpr.runtime import is_out_of_memory
 class RoundedCoordinates(Coordinates):
     """All coordinates, rounded. See `bounds.represent_half`, or `bounds` for float32."""
 
-    rounded_rows: (
-        Tensor  # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
-    )
+    # (n, d) float16 or float32; (0, d) if memory is short: then recomputed for each tile
+    rounded_rows: Tensor
 
     joins_bands = True  # each band of a tile costs one comparison
 

@@ -96,9 +96,8 @@ class Projection:
     scale: float
     basis: Tensor | None  # (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates
     centers: Tensor  # (c, w) float64 coordinates of the centers of clusters, c = 0 for no clusters
-    rounding: torch.dtype | None = (
-        None  # of `RoundedCoordinates`: float16 or float32; None for `ProjectedCoordinates`
-    )
+    # Of `RoundedCoordinates`: float16 or float32; None for `ProjectedCoordinates`
+    rounding: torch.dtype | None = None
 
     @classmethod
     def around(cls, features: Tensor) -> Projection:
