@@ -12,7 +12,6 @@ from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.source import open_source
 from genpr.neighbors.engine import Engine, Tiles
-from genpr.neighbors.index import ViewSearch
 from genpr.notices import collect_notices
 
 CPU_WORDS = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)"
@@ -82,21 +81,21 @@ def counts(result):
 def test_search_that_runs_out_of_memory_at_any_step_gives_the_same_counts(rng, monkeypatch):
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
-    whole, steps = ViewSearch.above, 0
+    whole, steps = Tiles.non_negative, 0
 
     def failing(at):
-        def above(self, lowest, columns, chunk):
+        def non_negative(self, left, right):
             nonlocal steps
-            steps += len(chunk) > 1  # what cannot be less is an error
-            if steps == at and len(chunk) > 1:
+            steps += len(right) > 1  # what cannot be less is an error
+            if steps == at and len(right) > 1:
                 raise ERRORS["cuda" if at % 2 else "cpu"]
-            return whole(self, lowest, columns, chunk)
+            return whole(self, left, right)
 
-        return above
+        return non_negative
 
     for at in range(1, 100):
         steps = 0
-        monkeypatch.setattr(ViewSearch, "above", failing(at))
+        monkeypatch.setattr(Tiles, "non_negative", failing(at))
         found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
         assert counts(found) == counts(plain)
         reported = [item.code for item in found.notices]
