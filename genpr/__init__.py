@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from genpr.metrics.fakes_only import vendi_score as vendi_score
     from genpr.metrics.frechet import frechet_distance as frechet_distance
     from genpr.metrics.kernel import kernel_distance as kernel_distance
-    from genpr.metrics.labels import label_metrics as label_metrics
     from genpr.metrics.manifold import KNNManifold as KNNManifold
     from genpr.metrics.manifold import manifold_metrics as manifold_metrics
     from genpr.metrics.manifold import precision_recall as precision_recall
@@ -86,7 +85,6 @@ _NAMES = {
     "metrics.fakes_only": "inception_score vendi_score",
     "metrics.frechet": "frechet_distance",
     "metrics.kernel": "kernel_distance",
-    "metrics.labels": "label_metrics",
     "metrics.manifold": "KNNManifold manifold_metrics precision_recall",
     "metrics.ranking": "ranking_metrics retrieval_metrics",
     "report.compare_page": "compare_report side_by_side",

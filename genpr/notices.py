@@ -126,9 +126,6 @@ few-prompts note
     no intervals, because there are only {n} different prompts
     provide images of at least {least} prompts
 # labels
-true-negatives-dominate warning
-    accuracy is {accuracy}, but recall is {recall}: {negatives} of the accuracy are true negatives, and predicting no label at all scores {nothing}
-    use recall, precision and F-score of labels instead of accuracy
 classes-differ warning
     {count} were generated for classes without reals ({shown}); they cannot be recognized and count as wrong
     provide reals of these classes, or use the same class names in both sets

@@ -42,7 +42,6 @@ from genpr.metrics.classification_accuracy import (
     Direction,
     recognized_elsewhere,
 )
-from genpr.metrics.labels import known_or_none
 from genpr.metrics.uncertainty import Interval, effective_size, interval_of, with_interval
 from genpr.metrics.value import MetricValue
 from genpr.notices import notice
@@ -279,10 +278,10 @@ def _indices(labels: Iterable[Label], classes: Sequence[str]) -> Tensor:
 
 def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | None:
     """`plain` with value, null, chance and interval of one rate; None if it is undefined."""
-    value = known_or_none(float(found.totals.rates()[rate]))
+    value = _known_or_none(float(found.totals.rates()[rate]))
     if value is None:
         return None
-    null = None if found.null is None else known_or_none(float(found.null.rates()[rate]))
+    null = None if found.null is None else _known_or_none(float(found.null.rates()[rate]))
     n = found.n if rate == "accuracy" else effective_size(found.totals.requested)
     halves = None if found.halves is None else found.halves.rates()[rate]
     metric = replace(
@@ -290,10 +289,14 @@ def _value(plain: MetricValue, found: Direction, rate: str) -> MetricValue | Non
         value=value,
         null=null,
         null_source=None if null is None else plain.null_source,
-        chance=known_or_none(found.chance[rate]),
+        chance=_known_or_none(found.chance[rate]),
         n_counted=n,
     )
     return with_interval(metric, halves, n=n)
+
+
+def _known_or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _interval(value: float | None, halves: Floats | None, n: int) -> Interval | None:
@@ -308,7 +311,7 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     halves = None if found.halves is None else found.halves.ratios()
     rows = []
     for at, (label, right, requested, predicted, *values) in enumerate(counts):
-        precision, recall, f1 = (known_or_none(float(value)) for value in values)
+        precision, recall, f1 = (_known_or_none(float(value)) for value in values)
         of_halves = (None, None) if halves is None else (halves.precision[:, at], halves.recall[:, at])
         rows.append(
             LabelRow(
@@ -323,8 +326,8 @@ def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
                 f1=f1,
                 precision_interval=_interval(precision, of_halves[0], int(predicted)),
                 recall_interval=_interval(recall, of_halves[1], int(requested)),
-                null_precision=None if null is None else known_or_none(float(null.precision[at])),
-                null_recall=None if null is None else known_or_none(float(null.recall[at])),
+                null_precision=None if null is None else _known_or_none(float(null.precision[at])),
+                null_recall=None if null is None else _known_or_none(float(null.recall[at])),
             )
         )
     return worst_labels_first(rows)

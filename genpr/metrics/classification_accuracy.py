@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.labels import Ratios, mean_of_defined, ratios
 from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
@@ -208,6 +207,14 @@ def plurality(votes: Tensor) -> Tensor:
     return votes.gather(1, order.argmax(dim=1)[:, None])[:, 0]
 
 
+class Ratios(NamedTuple):
+    """Precision, recall and F1 by class, NaN where they are 0/0."""
+
+    precision: Counts
+    recall: Counts
+    f: Counts
+
+
 @dataclass(frozen=True, slots=True)
 class ClassTotals:
     """Numbers of images by class, (..., classes) float64: right, requested, predicted (without missing predictions)."""
@@ -237,17 +244,29 @@ class ClassTotals:
 
     def ratios(self) -> Ratios:
         """Precision, recall and F1 of each class."""
-        return ratios(self.right, self.requested, self.predicted)
+        f = _over(2 * self.right, self.requested + self.predicted)
+        return Ratios(_over(self.right, self.predicted), _over(self.right, self.requested), f)
 
     def rates(self) -> dict[str, Counts]:
         """Accuracy and macro averages over the classes where they are defined, by name: (...) float64, NaN without any."""
         precision, recall, f = self.ratios()
         return {
             "accuracy": np.asarray(self.right.sum(axis=-1) / self.requested.sum(axis=-1)),
-            "macro_precision": mean_of_defined(precision),
-            "macro_recall": mean_of_defined(recall),
-            "macro_f1": mean_of_defined(f),
+            "macro_precision": _mean_of_defined(precision),
+            "macro_recall": _mean_of_defined(recall),
+            "macro_f1": _mean_of_defined(f),
         }
+
+
+def _over(part: Counts, whole: Counts) -> Counts:
+    shares: Counts = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return shares
+
+
+def _mean_of_defined(values: Counts) -> Counts:
+    """The mean over the last axis without NaN, as scikit-learn's `zero_division=np.nan`; NaN where nothing is left."""
+    known = ~np.isnan(values)
+    return _over(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1))
 
 
 # Predicts the classes of rows (r,) of one set from the rows of the other in a bool mask (n,); None selects all.

@@ -72,6 +72,15 @@ def test_both_directions_equal_the_definition(sides, found):
         assert found.test.totals.predicted[label] == int((of_fakes == label).sum())
 
 
+def test_macro_averages_leave_out_classes_without_a_value():
+    rates = ClassTotals.from_labels(torch.tensor([0, 0, 1]), torch.tensor([0, 2, 0]), 4).rates()
+    assert (rates["accuracy"], rates["macro_precision"], rates["macro_recall"]) == (1 / 3, 0.25, 0.25)
+    assert rates["macro_f1"] == pytest.approx(0.5 / 3)
+    none = ClassTotals.from_labels(torch.tensor([0]), torch.tensor([UNKNOWN]), 1).rates()
+    assert np.isnan(none["macro_precision"])
+    assert none["macro_recall"] == 0
+
+
 def masks_of_rows(labels, places):
     """(m, n) bool: leaves out the image itself, and the same share of every other class."""
     at = {}
