@@ -17,14 +17,9 @@ from _shared import RESULTS, Machine, PeakMemory, append_record, describe_machin
 from numpy.typing import NDArray
 
 import genpr
-from genpr.metrics.similarity import FeaturePairs
 
 _KS = (1, 5, 10)
-_BEYOND = (
-    20  # places of the float32 order beyond the depth, among which the last ones of the exact order are found
-)
 _TOLERANCE = 1e-12
-_LISTS = {"hit_rate": "hit_rate", "precision": "precision", "recall": "recall", "mrr": "mrr", "map": "map"}
 _POOLS = {"mrr": "mrr", "ndcg": "ndcg", "map": "map", "r-precision": "r_precision"}
 _AT = {"hit_rate@": "hit_", "precision@": "precision_", "recall@": "recall_", "ndcg@": "ndcg_"}
 
@@ -40,7 +35,6 @@ class Task:
         queries: Number of queries; each has one to three relevant candidates, of grade 1 to 3, whose mean it is near.
         candidates: Number of candidates, Gaussian.
         d: Features.
-        depth: Places of the lists that ranx gets.
         whole: Queries whose whole rankings it gets.
         threads: Cores.
     """
@@ -48,7 +42,6 @@ class Task:
     queries: int
     candidates: int
     d: int
-    depth: int
     whole: int
     threads: int
 
@@ -76,7 +69,6 @@ class Task:
 @click.option("--queries", default=100_000, show_default=True, type=click.IntRange(min=100))
 @click.option("--candidates", default=10_000, show_default=True, type=click.IntRange(min=200))
 @click.option("--d", default=512, show_default=True, type=click.IntRange(min=1))
-@click.option("--depth", default=100, show_default=True, help="Length of the lists for ranx.")
 @click.option(
     "--whole", default=500, show_default=True, help="Number of queries whose complete rankings ranx gets."
 )
@@ -86,18 +78,16 @@ class Task:
     type=click.Path(dir_okay=False, path_type=Path),
     help="JSON lines file to append to, with a table next to it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
 )
-def main(
-    queries: int, candidates: int, d: int, depth: int, whole: int, threads: int, out: Path | None
-) -> None:
+def main(queries: int, candidates: int, d: int, whole: int, threads: int, out: Path | None) -> None:
     """Rank random candidates for random queries; ranx has to be installed.
 
     Every part runs in its own process. Values are compared before times are printed; the script exits with 1 if they
     disagree.
     """
-    task = Task(queries, candidates, d, depth, whole, threads)
+    task = Task(queries, candidates, d, whole, threads)
     lines = [
         {"part": work.__name__.strip("_"), **in_new_process(_with_threads, work, task)}
-        for work in (_scored, _products, _lists, _whole)
+        for work in (_scored, _products, _whole)
     ]
     machine = describe_machine(threads=threads, device="cpu", also=("ranx", "numba"))
     ended = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -134,34 +124,10 @@ def _products(task: Task) -> Facts:
     return {"seconds": perf_counter() - start}
 
 
-def _lists(task: Task) -> Facts:
-    """Metrics of the best places of each ranking, given as lists of ids to both."""
-    ranx: Any = import_module("ranx")
-    queries, candidates, relevant, grades = task.made()
-    lists = _best(queries, candidates, task.depth)
-    scored = genpr.ranking_metrics((queries, candidates), relevant, relevance=grades, ks=_KS)
-    del queries, candidates
-    expected = [[f"d{one}" for one in row] for row in relevant]
-    retrieved = [[f"d{one}" for one in row] for row in lists.tolist()]
-    qrels = _qrels(expected, grades)
-    descending = np.arange(task.depth, 0.0, -1.0).tolist()
-    run = {f"q{at:07}": dict(zip(ids, descending, strict=True)) for at, ids in enumerate(retrieved)}
-    names = [*_LISTS, *(f"{kind}{k}" for kind in _AT for k in _KS), "r-precision"]
-    ranx.evaluate(ranx.Qrels(_first(qrels, 100)), ranx.Run(_first(run, 100)), names)  # compiles
-    timed = _timed_ranx(qrels, run, names)
-    start = perf_counter()
-    ours = genpr.retrieval_metrics(expected, retrieved)
-    seconds = perf_counter() - start
-    pairs = {name: (timed["values"][name], ours[mine].per_query) for name, mine in _LISTS.items()}
-    pairs |= _at_cuts(timed["values"], {name: scored[name].per_query for name in scored})
-    pairs["r-precision"] = timed["values"]["r-precision"], scored["r_precision"].per_query
-    return {"seconds": seconds, **_without_values(timed), **_agreement(pairs)}
-
-
 def _whole(task: Task) -> Facts:
     """Metrics of whole rankings, given as scores to both."""
     ranx: Any = import_module("ranx")
-    task = Task(task.whole, task.candidates, task.d, task.depth, task.whole, task.threads)
+    task = Task(task.whole, task.candidates, task.d, task.whole, task.threads)
     queries, candidates, relevant, grades = task.made()
     queries, candidates = queries.astype(np.float64), candidates.astype(np.float64)
     scores = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
@@ -180,18 +146,6 @@ def _whole(task: Task) -> Facts:
     pairs = {name: (timed["values"][name], mine[our_name]) for name, our_name in _POOLS.items()}
     pairs |= _at_cuts(timed["values"], mine)
     return {"seconds": seconds, **_without_values(timed), **_agreement(pairs)}
-
-
-def _best(queries: NDArray[np.float32], candidates: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """The first `depth` candidates of each query by the exact cosine, (q, depth)."""
-    pairs = FeaturePairs(torch.from_numpy(queries), torch.from_numpy(candidates), 2**28)
-    best = torch.empty(len(queries), depth, dtype=torch.int64)
-    for rows, _, values in pairs.tiles():
-        near = values.topk(min(depth + _BEYOND, values.shape[1]), dim=1).indices
-        row = torch.arange(rows.start, rows.stop).repeat_interleave(near.shape[1])
-        exact = pairs.exact(row, near.flatten()).view(near.shape)
-        best[rows] = near.gather(1, exact.argsort(dim=1, descending=True, stable=True))[:, :depth]
-    return best.numpy()
 
 
 def _qrels(expected: Sequence[Sequence[str]], grades: Sequence[Sequence[int]]) -> dict[str, dict[str, int]]:
@@ -247,7 +201,7 @@ def _with_threads(work: Callable[[Task], Facts], task: Task) -> Facts:
 
 
 def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> str:
-    scored, products, lists, whole = lines
+    scored, products, whole = lines
     pairs = task.queries * task.candidates
     floor = products["seconds"]
     whole_task = f"{task.queries:,} x {task.candidates:,}, d = {task.d}"
@@ -255,16 +209,12 @@ def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> 
     rows = [
         f"| {what} | {whole_task} | {scored['seconds']:.1f} | {scored['peak_bytes'] / 1e9:.2f} |",
         f"| float32 products of all pairs alone | the same | {floor:.1f} | |",
-        f"| genpr, lists of ids | {task.queries:,} x {task.depth} places | {lists['seconds']:.2f} | |",
-        *_ranx_rows(lists, f"{task.queries:,} x {task.depth} places"),
         f"| genpr, matrix of scores | {task.whole:,} x {task.candidates:,} | {whole['seconds']:.2f} | |",
         *_ranx_rows(whole, f"{task.whole:,} x {task.candidates:,}"),
     ]
-    answers = [
-        f"- {len(line['largest_difference'])} metrics of {what}: largest difference of any query "
-        f"{max(line['largest_difference'].values()):.1e}" + ("" if line["agree"] else ": they DISAGREE")
-        for line, what in ((lists, "the best places"), (whole, "whole rankings"))
-    ]
+    agreement = "" if whole["agree"] else ": they DISAGREE"
+    largest = max(whole["largest_difference"].values())
+    answer = f"{len(whole['largest_difference'])} metrics: largest difference of any query {largest:.1e}"
     note = (
         f"A matrix of {pairs:,} float32 similarities would take {4 * pairs / 1e9:.0f} GB. ranx had been compiled before "
         "time started. It computes means; genpr's times include intervals and, of pools, chance."
@@ -275,9 +225,9 @@ def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> 
             "",
             *machine.paragraph,
             "",
-            "## Lists, genpr and ranx on the same rankings",
+            "## genpr and ranx on the same rankings",
             "",
-            *answers,
+            f"{answer}{agreement}.",
             "",
             "## Times",
             "",

@@ -17,11 +17,10 @@ from torch import Tensor
 from genpr.conditional.prompts import Captions
 from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
-from genpr.metrics.ranking import ranking_metrics, unit_pools
-from genpr.metrics.ranking_values import MIN_UNITS, QueryMetrics, halved_means
+from genpr.metrics.ranking import QueryMetrics, ranking_metrics, unit_pools
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
-from genpr.metrics.uncertainty import with_interval
+from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
 from genpr.metrics.value import MetricValue
 from genpr.unicode_forms import normalize
 
@@ -161,7 +160,8 @@ def clip_score(assignment: PromptAssignment, similarity: FeaturePairs, *, seed: 
     if n_units < MIN_UNITS:
         return plain
     unit = assignment.unit_of_image
-    replicates = halved_means(np.bincount(unit, of_image), np.bincount(unit), seed=seed)
+    totals, counts = (np.bincount(unit, weights)[:, None] for weights in (of_image, None))
+    replicates = halved_means(totals, counts, seed=seed)[:, 0]
     return with_interval(plain, replicates, n=n_units, upper=_CLIP_SCALE, is_share=False)
 
 

@@ -14,7 +14,7 @@ from genpr.features.inputs import OpenedInput, check_distinct, image_names, sour
 from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
 from genpr.images.item import known_length
 from genpr.metrics.entities import EntityScore
-from genpr.metrics.ranking_values import QueryMetric
+from genpr.metrics.ranking import QueryMetric
 from genpr.metrics.value import MetricValue
 
 T = TypeVar("T")

@@ -40,9 +40,8 @@ from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
 from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
-from genpr.metrics.ranking_values import MIN_UNITS, halved_means
 from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.uncertainty import with_interval
+from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import state_guard
@@ -289,7 +288,8 @@ def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, se
     is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
     replicates = None
     if len(column) >= MIN_UNITS:
-        replicates = halved_means(np.where(is_finite, column, 0), is_finite, seed=seed)
+        totals = np.where(is_finite, column, 0)[:, None]
+        replicates = halved_means(totals, is_finite[:, None], seed=seed)[:, 0]
     value = MetricValue(
         float(column[is_finite].mean()),
         None,

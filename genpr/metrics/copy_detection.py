@@ -7,6 +7,7 @@ definition of `genpr.metrics.similarity`. The share is of Somepalli et al. 2023,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 import torch
@@ -14,8 +15,7 @@ from torch import Tensor
 
 from genpr.content_order import random_order
 from genpr.errors import UsageError
-from genpr.metrics.ranking import MAX_COUNT, feature_pairs, is_number
-from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, query_metrics
+from genpr.metrics.ranking import Counts, Numbers, QueryMetric, feature_pairs, query_metrics
 from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.metrics.similarity import FeaturePairs
 from genpr.neighbors.engine import Advance, no_advance, plain_arithmetic
@@ -101,9 +101,9 @@ def copy_detection(
         >>> copies.rate.value, copies.null.value, copies.nearest.tolist()
         (1.0, 0.0, [0, 1])
     """
-    if not is_number(threshold) or not -1 <= threshold <= 1:
+    if not isinstance(threshold, Real) or isinstance(threshold, bool) or not -1 <= threshold <= 1:
         raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
-    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
+    check_count(seed, "seed", minimum=0)
     check_count(null_rows, "null_rows", minimum=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right

@@ -31,8 +31,14 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, get_named, short
-from genpr.metrics.ranking_values import MIN_UNITS, halved
-from genpr.metrics.uncertainty import Interval, effective_size, interval_of, standard_error
+from genpr.metrics.uncertainty import (
+    MIN_UNITS,
+    Interval,
+    effective_size,
+    halved,
+    interval_of,
+    standard_error,
+)
 
 _OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
 ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")

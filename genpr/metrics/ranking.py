@@ -1,9 +1,19 @@
-"""Metrics of rankings by score and of lists of retrieved ids, and pools of candidates."""
+"""Metrics of rankings by score, their means over queries with interval and chance, and pools of candidates.
+
+Candidates of equal score have no order: every number is the mean over all orders of them (McSherry and Najork 2008, "Computing
+Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores"), so uninformative scores get the chance level. For
+one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before all of these, its rank is
+g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
+
+Definitions: Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8; Järvelin and Kekäläinen 2002
+(NDCG).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from numbers import Real
 from typing import Any, TypeAlias
@@ -13,20 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, get_named
 from genpr.metrics.blocks import check_no_zero_rows
-from genpr.metrics.ranking_values import (
-    Counts,
-    Numbers,
-    QueryMetrics,
-    RelevantItems,
-    TiedRanks,
-    list_values,
-    pool_values,
-    query_metrics,
-)
 from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs, RankCounter, ScoreMatrix, Scorer
+from genpr.metrics.uncertainty import MIN_UNITS, Interval, halved_means, interval_of
 from genpr.validation import (
     Features,
     check_count,
@@ -42,12 +43,11 @@ from genpr.validation import (
 
 Relevant: TypeAlias = NDArray[Any] | Tensor | Sequence[int] | Sequence[Iterable[int]]
 Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[float]]
-Id: TypeAlias = Hashable
-Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
+Counts: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[np.float64]
+_Wide: TypeAlias = NDArray[np.floating[Any]]
+PerQuery: TypeAlias = dict[str, Numbers]  # (q,) of each metric; NaN for a query without relevant candidates
 
-MAX_COUNT = 10**15  # more candidates, places or seeds than that are a mistake
-
-_COLLECTIONS = (list, tuple, AbstractSet, np.ndarray, Tensor)
 _NOT_COMPARED = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
 
 
@@ -102,7 +102,7 @@ def ranking_metrics(
         >>> round(metrics["hit_1"].chance, 4), metrics.pool
         (0.3333, (3, 3))
     """
-    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
+    check_count(seed, "seed", minimum=0)
     scorer = _scorer(scores, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
@@ -119,69 +119,267 @@ def ranking_metrics(
         counter.count_all(progress)
     else:
         counter.count_pools(checked, progress, block_bytes)
-    ranks = TiedRanks.from_candidates(
-        items.query, counter.above.cpu().numpy(), counter.tied.cpu().numpy(), items.gains
+    places = counter.above.cpu().numpy(), counter.tied.cpu().numpy()
+    by_chance = np.zeros_like(items.query), pool[items.query]  # all of the pool have one score
+    values, chance = (
+        _pool_values(TiedRanks.from_candidates(items.query, above, tied, items.gains), items, pool, cuts)
+        for above, tied in (places, by_chance)
     )
-    chance = pool_values(TiedRanks.at_random(items, pool), items, pool, cuts)
-    values = pool_values(ranks, items, pool, cuts)
     return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
 
 
-@entry_point
-def retrieval_metrics(
-    expected: Ids | Sequence[Ids],
-    retrieved: Ids | Sequence[Ids],
-    *,
-    k: int | None = None,
-    relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None = None,
-    pool: int | None = None,
-    groups: Sequence[Hashable] | None = None,
-    seed: int = 0,
-) -> QueryMetrics:
-    """Metrics of lists of retrieved ids, of one query or averaged over many.
+@dataclass(frozen=True, slots=True)
+class RelevantItems:
+    """Relevant items of q queries, those of the first query first."""
 
-    With R expected ids and a list of L positions (L = k where lists are cut, also for shorter ones):
-    `hit_rate` is 1 where any expected id is found; `granular_hit_rate` and `recall` are the share of the R that are found;
-    `mrr` is 1 / place of the first one; `granular_mrr` the mean of 1 / place over those that are found; `precision` is
-    found / L; `r_precision` the share found among the first R positions; `map` the sum of the precisions at the positions of those
-    found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the best list with min(L, R) positions. An id that a list
-    repeats counts once, at its first place; later ones keep their positions.
+    count: Counts  # (q,) items of each query
+    gains: Numbers  # (p,) float64, of each item in DCG
 
-    Args:
-        expected: Expected ids, texts or numbers; a list, or a list per query. Without expected ids no metric is defined: the
-            query is counted in `n_undefined` and in no mean.
-        retrieved: Retrieved ids, best first; a list, or a list per query.
-        k: Cutoff of lists; None uses them in full.
-        relevance: A positive grade of each expected id, for NDCG: a mapping, or one per query. None if all are 1.
-        pool: Number of ids in the searched collection, for the chance level of a random list.
-        groups: Group of each query: for intervals, queries of one group are drawn together. None if each is drawn alone.
-        seed: Of the halves for intervals.
+    @property
+    def query(self) -> Counts:
+        """The query of each relevant one, (p,)."""
+        return np.repeat(np.arange(len(self.count)), self.count)
 
-    Returns:
-        Metrics with their intervals, and chance levels where the pool is known, by name.
+    def ideal(self, cut: Counts) -> Numbers:
+        """DCG of the best order, up to place `cut` (q,): (q,)."""
+        query = self.query
+        best = self.gains[np.lexsort((-self.gains, query))]
+        place = np.arange(len(best)) - np.searchsorted(query, query)
+        within = place < cut[query]
+        worth = best[within] * discounts(int(self.count.max(initial=0)))[place[within]]
+        return _totals(query[within], worth, len(cut))
 
-    Raises:
-        UsageError: An option is impossible, or expected and retrieved do not fit.
-        DataError: Ids, grades or pools are malformed or do not fit.
 
-    Example:
-        >>> metrics = retrieval_metrics([1, 2, 3], [1, 3, 4], pool=100)
-        >>> metrics["hit_rate"].value, metrics["mrr"].value, metrics["granular_mrr"].value
-        (1.0, 1.0, 0.75)
-        >>> round(metrics["map"].value, 4), round(metrics["ndcg"].value, 5), round(metrics["precision"].chance, 9)
-        (0.6667, 0.76536, 0.03)
+@dataclass(frozen=True, slots=True)
+class TiedRanks:
+    """Where relevant candidates are, (p,) each, sorted by query, then by place.
+
+    `above` is g, `tied` e, `relevant_above` a and `relevant_tied` r of the module's docstring.
     """
-    check_count(seed, "seed", minimum=0, maximum=MAX_COUNT)
-    cut = None if k is None else check_count(k, "k", minimum=1, maximum=MAX_COUNT)
-    expected_ids, found_ids = _check_ids(expected, retrieved)
-    grades = _check_grades(expected_ids, relevance)
-    found_ids = [ids[:cut] for ids in found_ids]
-    items = RelevantItems.from_counts(list(map(len, expected_ids)), _check_gains(grades))
-    length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
-    sizes = None if pool is None else _pool_sizes(pool, expected_ids, found_ids, cut)
-    chance = None if sizes is None else list_values(TiedRanks.at_random(items, sizes), items, length, sizes)
-    values = list_values(_places(expected_ids, found_ids, items), items, length)
-    return query_metrics(values, chance, pool=sizes, groups=groups, seed=seed)
+
+    query: Counts
+    above: Counts
+    tied: Counts
+    relevant_above: Counts
+    relevant_tied: Counts
+    gain: Numbers
+
+    @classmethod
+    def from_candidates(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
+        """Sort the places (p,) of relevant candidates, and count those before each."""
+        order = np.lexsort((gain, above, query))
+        query, above, tied, gain = query[order], above[order], tied[order], gain[order]
+        place = query * (above.max(initial=0) + 1) + above
+        first_of_query, first_of_score = np.searchsorted(query, query), np.searchsorted(place, place)
+        relevant_tied = np.searchsorted(place, place, side="right") - first_of_score
+        return cls(query, above, tied, first_of_score - first_of_query, relevant_tied, gain)
+
+    def found(self, cut: Counts) -> Numbers:
+        """Relevant ones up to place `cut` (q,): (q,), mean over orders."""
+        return _totals(self.query, self._reach(cut) / self.tied, len(cut))
+
+    def hit(self, cut: Counts) -> Numbers:
+        """Probability that any relevant one is up to place `cut` (q,): (q,)."""
+        out = np.zeros(len(cut))
+        first = self._first()
+        e, r, reach = self.tied[first], self.relevant_tied[first], self._reach(cut)[first]
+        few, many = np.minimum(r, reach), np.maximum(r, reach)
+        missed = np.ones(len(first))
+        for i in range(int(few.max(initial=0))):
+            missed *= np.where(i < few, np.maximum(e - many - i, 0) / np.maximum(e - i, 1), 1.0)
+        out[self.query[first]] = np.where(r == 1, reach / e, 1 - missed)
+        return out
+
+    def reciprocal(self, cut: Counts) -> Numbers:
+        """1 / place of the first relevant one, 0 where that is beyond `cut` (q,): (q,), mean over orders."""
+        out = np.zeros(len(cut))
+        first = self._first()
+        reach = self._reach(cut)[first]
+        g, e, r = self.above[first], self.tied[first], self.relevant_tied[first]
+        value = np.asarray(self._reciprocals(first, reach) / e, dtype=np.float64)
+        several = np.flatnonzero((r > 1) & (e > 1))
+        kinds, kind = np.unique(np.stack([g, e, r, reach], axis=1)[several], axis=0, return_inverse=True)
+        value[several] = np.array([_first_of_several(*row) for row in kinds.tolist()])[kind.ravel()]
+        out[self.query[first]] = value
+        return out
+
+    def precisions(self, cut: Counts) -> Numbers:
+        """Sum over relevant ones up to place `cut` (q,) of the precision at their places: (q,), mean over orders."""
+        reach = self._reach(cut)
+        inverse = self._reciprocals(slice(None), reach)
+        others = (self.relevant_tied - 1) / np.maximum(self.tied - 1, 1).astype(np.longdouble)
+        total = (self.relevant_above + 1) * inverse + others * (reach - (self.above + 1) * inverse)
+        return _totals(self.query, total / self.tied, len(cut))
+
+    def discounted_gain(self, cut: Counts) -> Numbers:
+        """DCG up to place `cut` (q,): (q,), mean over orders."""
+        mean = _between(discounts(self._length()), self.above, self._reach(cut)) / self.tied
+        return _totals(self.query, self.gain * mean, len(cut))
+
+    def _reach(self, cut: Counts) -> Counts:
+        reach: Counts = np.clip(cut[self.query] - self.above, 0, self.tied)
+        return reach
+
+    def _first(self) -> Counts:
+        """Rows of one of the best relevant ones of each query that has any."""
+        first: Counts = np.unique(self.query, return_index=True)[1]
+        return first
+
+    def _length(self) -> int:
+        return int((self.above + self.tied).max(initial=1))
+
+    def _reciprocals(self, rows: Counts | slice, reach: Counts) -> _Wide:
+        """Sum of 1 / place over the `reach` places from `above` on."""
+        terms = 1 / np.arange(1, self._length() + 1, dtype=np.longdouble)
+        return _between(terms, self.above[rows], reach)
+
+
+def discounts(length: int) -> _Wide:
+    """1 / log2(1 + place) of places 1 to `length`."""
+    return np.log2(np.arange(2, length + 2, dtype=np.longdouble)) ** -1
+
+
+def _totals(query: Counts, values: Numbers | _Wide, queries: int) -> Numbers:
+    return np.bincount(query, values.astype(np.float64), queries).astype(np.float64)
+
+
+def _between(terms: _Wide, above: Counts, reach: Counts) -> _Wide:
+    """Sums of `reach` terms from place `above` + 1 on; a single one is that term, to the last bit."""
+    sums = np.concatenate([np.zeros(1, dtype=np.longdouble), np.cumsum(terms)])
+    last = len(terms) - 1
+    several = sums[np.minimum(above + reach, last + 1)] - sums[np.minimum(above, last + 1)]
+    return np.where(reach == 1, terms[np.minimum(above, last)], several)
+
+
+def _first_of_several(above: int, tied: int, relevant: int, reach: int) -> float:
+    """Mean of 1 / place of the first of `relevant` among `tied`, 0 where it is beyond `reach` of these."""
+    j = np.arange(1, min(reach, tied - relevant + 1) + 1)
+    none_before = np.cumprod(np.concatenate([[1.0], (tied - relevant - j[:-1] + 1) / (tied - j[:-1] + 1)]))
+    return float(np.sum(none_before[: len(j)] * relevant / (tied - j + 1) / (above + j)))
+
+
+def _pool_values(places: TiedRanks, items: RelevantItems, pool: Counts, ks: Sequence[int]) -> PerQuery:
+    """Metrics of rankings of whole pools of (q,) candidates, by name; `ks` is where rankings are cut."""
+    r, whole = items.count, np.maximum(items.count, 1)
+
+    def ndcg(cut: Counts) -> Numbers:
+        ideal = items.ideal(cut)
+        return places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0)
+
+    values = {"r_precision": places.found(r) / whole}
+    for k in ks:
+        cut = np.full(len(r), k)
+        found = places.found(cut)
+        values |= {f"hit_{k}": places.hit(cut), f"precision_{k}": found / k}
+        values |= {f"recall_{k}": found / whole, f"ndcg_{k}": ndcg(cut)}
+    values |= {"mrr": places.reciprocal(pool), "ndcg": ndcg(pool), "map": places.precisions(pool) / whole}
+    # At most 1, which means over orders may exceed by rounding.
+    return {name: np.where(r > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryMetric:
+    """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn independently.
+
+    The interval is 95 %, with its replicates (100,) of halves; None for fewer than 10 units. `chance` is the chance level on
+    the same queries, None if the pool is unknown. `per_query` (q,) is NaN where undefined.
+    """
+
+    value: float | None
+    interval: Interval | None
+    chance: float | None
+    n: int
+    n_units: int
+    per_query: Numbers = field(repr=False)
+    replicates: Tensor | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryMetrics(Mapping[str, QueryMetric]):
+    """Metrics of rankings by name, as a mapping.
+
+    No metric is defined for the `n_undefined` queries without relevant candidates. `pool` is the smallest and the largest number of
+    candidates of a query, None if unknown.
+    """
+
+    metrics: Mapping[str, QueryMetric]
+    n_queries: int
+    n_undefined: int
+    pool: tuple[int, int] | None
+
+    def __getitem__(self, name: str) -> QueryMetric:
+        return get_named(self.metrics, name, "metric")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
+
+    def __len__(self) -> int:
+        return len(self.metrics)
+
+
+def query_metrics(
+    values: PerQuery,
+    chance: PerQuery | None = None,
+    *,
+    pool: Counts | None = None,
+    groups: Sequence[Hashable] | None = None,
+    seed: int,
+) -> QueryMetrics:
+    """Means over queries of `values` (q,) and of their chance levels; queries of one group are drawn together for intervals."""
+    columns = list(values.values())
+    n = len(columns[0])
+    unit = np.arange(n) if groups is None else _units_of(groups, n)
+    replicates = _replicates(columns, unit, seed)
+    metrics = {
+        name: _metric(of_queries, None if chance is None else chance[name], unit, replicate)
+        for (name, of_queries), replicate in zip(values.items(), replicates, strict=True)
+    }
+    n_undefined = int(np.isnan(columns).all(axis=0).sum())
+    return QueryMetrics(metrics, n, n_undefined, None if pool is None else (int(pool.min()), int(pool.max())))
+
+
+def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
+    """The unit of each of n queries, (n,), numbered in order of occurrence."""
+    number: dict[Hashable, int] = {}
+    try:
+        names = groups.tolist() if isinstance(groups, Tensor) else groups  # tensors are hashed by identity
+        units = [number.setdefault(name, len(number)) for name in names]
+    except (TypeError, RuntimeError):  # not hashable, or a tensor without data
+        units = []
+    if len(units) != n or isinstance(groups, str):
+        raise UsageError(f"groups must be a text or a number for each of {n:,} queries", code="bad-groups")
+    return np.array(units, dtype=np.int64)
+
+
+def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: Tensor) -> QueryMetric:
+    is_defined = ~np.isnan(values)
+    n, n_units = int(is_defined.sum()), len(np.unique(unit[is_defined]))
+    guessed = None if chance is None else _mean(chance[is_defined])
+    value = _mean(values[is_defined])
+    interval = None
+    if value is not None and n_units >= MIN_UNITS:
+        # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
+        is_share = n_units == n and bool(np.isin(values[is_defined], (0.0, 1.0)).all())
+        interval = interval_of(value, replicates, n=n_units, is_share=is_share)
+    return QueryMetric(value, interval, guessed, n, n_units, values, None if interval is None else replicates)
+
+
+def _mean(values: Numbers) -> float | None:
+    """The mean, the same to the last bit in any order of queries."""
+    return math.fsum(values) / len(values) if len(values) else None
+
+
+def _replicates(columns: Sequence[Numbers], unit: Counts, seed: int) -> list[Tensor]:
+    """Means (100,) of each column over halves of the units that have a value in any; empty for fewer than 10 of these."""
+    has_any = ~np.all(np.isnan(columns), axis=0)
+    columns = [column[has_any] for column in columns]
+    unit = np.unique(unit[has_any], return_inverse=True)[1]
+    n = int(unit.max(initial=-1)) + 1
+    if n < MIN_UNITS:
+        return [torch.empty(0, dtype=torch.float64)] * len(columns)
+    totals = np.stack([np.bincount(unit, np.nan_to_num(column), n) for column in columns], axis=1)
+    counts = np.stack([np.bincount(unit, ~np.isnan(column), n) for column in columns], axis=1)
+    return list(halved_means(totals, counts, seed=seed).unbind(dim=1))
 
 
 def unit_pools(
@@ -232,18 +430,6 @@ def _as_list(value: object, name: str) -> list[Any]:
     return value if type(value) is list else list(value)
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a number and not a bool."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _check_gains(grades: Numbers) -> Numbers:
-    """Grades (p,), the gains of items in DCG."""
-    if not ((grades > 1e-300) & (grades < 1e300)).all():
-        raise DataError("relevance grades must be positive and finite", code="bad-relevance")
-    return grades
-
-
 def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]]:
     """Lengths of a list per query, and all numbers of these; a number alone stands for a list of one."""
     rows = [[row] if isinstance(row, Real) else _as_list(row, name) for row in _as_list(given, name)]
@@ -271,7 +457,10 @@ def _check_relevant(
         of_queries, grades = _rows(relevance, "relevance", "iuf")
     if of_queries != counts:
         raise DataError("relevance must have the shape of relevant", code="bad-relevance")
-    return RelevantItems.from_counts(counts, _check_gains(grades.astype(np.float64))), index
+    gains = grades.astype(np.float64)
+    if not ((gains > 1e-300) & (gains < 1e300)).all():
+        raise DataError("relevance grades must be positive and finite", code="bad-relevance")
+    return RelevantItems(np.array(counts, dtype=np.int64), gains), index
 
 
 def _scorer(scores: object, device: str | torch.device, block_bytes: int | None) -> Scorer:
@@ -348,73 +537,3 @@ def _check_pools(pools: object, n: int, candidates: int) -> Tensor:
             code="bad-pools",
         )
     return torch.from_numpy(array.astype(np.int64))
-
-
-def _check_ids(expected: object, retrieved: object) -> tuple[list[list[Id]], list[list[Id]]]:
-    """Different expected ids, and retrieved ones, a list per query."""
-    both = [_as_list(expected, "expected"), _as_list(retrieved, "retrieved")]
-    if any(isinstance(each, AbstractSet) for each in (retrieved, *both[1])):
-        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
-    is_nested = any(isinstance(one, _COLLECTIONS) for one in both[0] or both[1])
-    both = [[_as_list(ids, "ids of a query") for ids in side] if is_nested else [side] for side in both]
-    if len(both[0]) != len(both[1]) or not both[0]:
-        text = f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}"
-        raise UsageError(text, code="bad-ids")
-    try:
-        ours = [list(dict.fromkeys(ids)) for ids in both[0]]
-        ids = [set(chain(*side)) for side in (ours, both[1])]
-        wrong = [
-            one for one in chain(*ids) if one is None or isinstance(one, tuple | frozenset) or one != one
-        ]
-    except TypeError as error:
-        raise DataError(f"ids must be texts or numbers: {error}", code="bad-ids") from error
-    if wrong:
-        raise DataError(f"ids must be texts or numbers, not {wrong[0]!r:.60}", code="bad-ids")
-    kinds = [{isinstance(one, str) for one in side} for side in ids]
-    if all(kinds) and kinds[0].isdisjoint(kinds[1]):  # 1 and "1" are different ids
-        text = "ids of one side are texts and those of the other are not, so none can match; check whether numbers were read as text"
-        raise DataError(text, code="bad-ids")
-    return ours, both[1]
-
-
-def _check_grades(
-    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None
-) -> Numbers:
-    """The grade of each expected id, (p,), from one mapping or one per query; 1 without."""
-    if relevance is None:
-        return np.ones(sum(map(len, expected)))
-    tables = [relevance] if isinstance(relevance, Mapping) else _as_list(relevance, "relevance")
-    fits = len(tables) == len(expected) and all(
-        isinstance(table, Mapping) and set(ids) == set(table) and all(map(is_number, table.values()))
-        for ids, table in zip(expected, tables, strict=True)
-    )
-    if not fits:
-        text = "relevance must hold one mapping per query, from each of its expected ids to a number"
-        raise DataError(text, code="bad-relevance")
-    flat = [float(table[one]) for ids, table in zip(expected, tables, strict=True) for one in ids]
-    return np.array(flat, dtype=np.float64)
-
-
-def _places(
-    expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], items: RelevantItems
-) -> TiedRanks:
-    """First positions of expected ids."""
-    entries: list[tuple[int, int, int]] = []
-    for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
-        first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
-        numbered = enumerate(ours, int(items.offsets[at]))
-        entries += [(at, first[one], number) for number, one in numbered if one in first]
-    query, above, number = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    return TiedRanks.from_candidates(query, above, np.ones_like(above), items.gains[number])
-
-
-def _pool_sizes(
-    pool: int,
-    expected: Sequence[Sequence[Id]],
-    retrieved: Sequence[Sequence[Id]],
-    cut: int | None,
-) -> Counts:
-    """Candidates of each query, (q,)."""
-    least = max(cut or 1, *(len({*ours, *theirs}) for ours, theirs in zip(expected, retrieved, strict=True)))
-    check_count(pool, "pool (at least k, and all ids of each query)", minimum=least, maximum=MAX_COUNT)
-    return np.full(len(expected), pool, dtype=np.int64)

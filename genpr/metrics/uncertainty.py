@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,13 @@ from genpr.metrics.value import MetricValue
 if TYPE_CHECKING:
     from torch import Tensor
 
+MIN_UNITS = 10
+"""Units, such as images or prompts, without which `halved` has too few."""
+
 _LEVEL = 0.95
+_N_HALVES = 100
+_UNIT_STREAM = 2  # different from those of reals and fakes
+_MAX_WEIGHTS = 2**22  # of halves that are held at once
 _DRAWS = 5000
 _BYTES = 2**19  # of the largest array of one block of draws: what a cache of a processor holds
 _SAME = 1e-10  # of two variances: a smaller variance of a difference is rounding
@@ -77,6 +83,35 @@ def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
         raise UsageError(text, code="bad-option")
     halved = (replicates[::2] - replicates[1::2]) / 2
     return math.sqrt(float((halved * halved).mean()))
+
+
+def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> Tensor:
+    """A statistic of 100 halves of n units, at least 10: (100, ...) float64, complementary ones adjacent.
+
+    It turns weights (B, n) float64, 1 where a unit is in the half and 0 elsewhere, into (B, ...) values.
+    """
+    import torch
+
+    from genpr.neighbors.halves import Halves
+
+    if n < MIN_UNITS:
+        raise UsageError(f"halves need at least {MIN_UNITS} units, not {n}", code="too-few-units")
+    halves = Halves.drawn(n, seed=seed, stream=_UNIT_STREAM, count=_N_HALVES, device=torch.device("cpu"))
+    blocks = torch.split(halves.members(), max(1, _MAX_WEIGHTS // n))
+    return torch.cat([statistic(block.double()).double() for block in blocks])
+
+
+def halved_means(totals: NDArray[Any], counts: NDArray[Any], *, seed: int) -> Tensor:
+    """Means (100, c) over halves of n units, of whose values `totals` (n, c) are the sums and `counts` (n, c) the numbers."""
+    from torch import from_numpy
+
+    both, width = from_numpy(np.concatenate([totals, counts], axis=1)), totals.shape[1]
+
+    def means(weights: Tensor) -> Tensor:
+        sums = weights @ both
+        return sums[:, :width] / sums[:, width:]
+
+    return halved(means, len(totals), seed=seed)
 
 
 def lower_part(a: Tensor, b: Tensor) -> Tensor:

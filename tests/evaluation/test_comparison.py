@@ -15,8 +15,7 @@ from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
 from genpr.evaluation import result
 from genpr.evaluation.compare import compare
-from genpr.metrics.ranking_values import halved
-from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.uncertainty import halved, interval_of
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table
 

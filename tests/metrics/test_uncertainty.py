@@ -12,14 +12,13 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import fbeta_score
 
 from genpr.errors import UsageError
-from genpr.metrics import ranking_values as module
+from genpr.metrics import uncertainty as module
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
 from genpr.metrics.metric import family_of
 from genpr.metrics.neighbor_metrics import Replicates
-from genpr.metrics.ranking_values import halved
 from genpr.metrics.real_manifold import ENGINE
 from genpr.metrics.registry import ALL_METRICS, BALLS, CONDITIONAL, METRICS
-from genpr.metrics.uncertainty import Resampled, difference, interval_of, lower_part, standard_error
+from genpr.metrics.uncertainty import Resampled, difference, halved, interval_of, lower_part, standard_error
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import ONE_PROCESS

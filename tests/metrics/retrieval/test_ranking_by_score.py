@@ -16,8 +16,7 @@ from special_tensors import SPECIAL, special
 
 from genpr import DataError, UsageError, ranking_metrics
 from genpr.errors import FeatureError
-from genpr.metrics.ranking_values import halved
-from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.uncertainty import halved, interval_of
 
 NAMES = {"ndcg_cut": "ndcg_{k}", "hit": "hit_{k}", "precision": "precision_{k}", "recall": "recall_{k}"}
 
@@ -211,6 +210,12 @@ def test_queries_without_relevant_candidates_are_left_out():
     assert (found.n_queries, found.n_undefined, found["hit_1"].n, found["hit_1"].value) == (3, 1, 2, 0.5)
     assert np.isnan(found["hit_1"].per_query).tolist() == [False, True, False]
     assert ranking_metrics(scores, [[], [], []], ks=[1])["mrr"].value is None
+    rows, relevant = np.array([[0, 1]] * 15 + [[1, 0]] * 15), np.zeros((30, 1), dtype=int)
+    alone = ranking_metrics(rows, relevant, ks=[1])["hit_1"]
+    both = ranking_metrics(
+        rows.repeat(2, axis=0), [each for one in relevant.tolist() for each in (one, [])], ks=[1]
+    )
+    assert (both["hit_1"].interval, both["hit_1"].n_units) == (alone.interval, 30)
 
 
 @pytest.mark.filterwarnings("error")
