@@ -20,6 +20,8 @@ from genpr.metrics.metric import (
     Null,
     PairwiseMetric,
 )
+from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, covered_share, nn_accuracy_null
+from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 
@@ -73,8 +75,6 @@ def _nearest_ball(_k: int) -> BallKind:
 
 def _precision_null(counts: Memberships, k: int) -> float | None:
     """Share of reals in the ball of another real: a perfect fake is one more draw, up to an error of 1 / n."""
-    from genpr.metrics.null import covered_share
-
     degrees = counts.real_in_degrees.get(BallKind(k))
     return None if degrees is None else covered_share(degrees.cpu().numpy())
 
@@ -88,18 +88,10 @@ def _balls_hit(balls: Literal["real", "fake"]) -> Null:
     """Share of the `balls` that hold a row of the other set."""
 
     def null(counts: Memberships, k: int) -> float:
-        from genpr.metrics.null import balls_hit
-
         sizes = (counts.n_real, counts.n_fake) if balls == "real" else (counts.n_fake, counts.n_real)
         return balls_hit(*sizes, k)
 
     return null
-
-
-def _nn_accuracy_null(counts: Memberships, _k: int) -> float:
-    from genpr.metrics.null import nn_accuracy_null
-
-    return nn_accuracy_null(counts.n_real, counts.n_fake)
 
 
 def _smaller_null(*nulls: Null) -> Null:
@@ -145,8 +137,6 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
         return (*a.requests(k, ties), *b.requests(k, ties))
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
-        from genpr.metrics.uncertainty import lower_part
-
         return lower_part(a.value(k, sizes, counts[:1]), b.value(k, sizes, counts[1:]))
 
     return HalfSampling(requests, value)
@@ -179,8 +169,6 @@ def _unclipped_density(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> T
 
 def _unclipped_coverage(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
     from torch import from_numpy
-
-    from genpr.metrics.null import calibrated_clipped_coverage
 
     raw = (counts[0].sum(dim=0).double() / sizes.real / k).cpu().numpy()
     share = calibrated_clipped_coverage(raw, sizes.real, sizes.fake, k, most=_MAX_UNCLIPPED_COVERAGE)
@@ -331,8 +319,6 @@ def clipped_density(counts: Memberships, k: int) -> float:
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
     """Fraction of good fakes that would give the same mean count in the real balls, each clipped at k."""
-    from genpr.metrics.null import calibrated_clipped_coverage
-
     raw = int(counts.fakes_per_real_ball[BallKind(k)].clamp(max=k).sum()) / (k * counts.n_real)
     return float(calibrated_clipped_coverage([raw], counts.n_real, counts.n_fake, k)[0])
 
@@ -387,12 +373,6 @@ _WITNESSES = 5  # fake balls around a real that supports it
 _COVERING = 4  # fakes in the ball of a real that cover it
 
 
-def _expected_coverage(n: int, m: int, k: int) -> float:
-    from genpr.metrics.null import balls_hit
-
-    return balls_hit(n, m, k, at_least=_COVERING)
-
-
 def _witnessed_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     clipped = _clipped_ball(k)
     return (
@@ -403,11 +383,9 @@ def _witnessed_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
 
 
 def _unclipped_witnessed(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
-    from genpr.metrics.uncertainty import lower_part
-
     of_reals, of_fakes, covered = (count[-1].double() for count in counts)
     support = (of_reals / sizes.real) / (of_fakes / sizes.fake)
-    return lower_part(support, covered / sizes.real / _expected_coverage(*sizes, k))
+    return lower_part(support, covered / sizes.real / balls_hit(*sizes, k, at_least=_COVERING))
 
 
 @ball_metric(
@@ -431,7 +409,7 @@ def witnessed_diversity(counts: Memberships, k: int) -> float:
     own = _share(counts.fake_in_degrees[clipped], _WITNESSES)
     support = _over_null(_share(counts.fake_balls_per_real[clipped], _WITNESSES), own)
     covered = _share(counts.fakes_per_real_ball[BallKind(k)], _COVERING)
-    coverage = _over_null(covered, _expected_coverage(counts.n_real, counts.n_fake, k))
+    coverage = _over_null(covered, balls_hit(counts.n_real, counts.n_fake, k, at_least=_COVERING))
     return math.nan if math.isnan(support + coverage) else min(1.0, support, coverage)
 
 
@@ -529,7 +507,7 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     over="both",
     real_ball=_nearest_ball,
     fake_ball=_nearest_ball,
-    null=_nn_accuracy_null,
+    null=lambda counts, _k: nn_accuracy_null(counts.n_real, counts.n_fake),
     halves=HalfSampling(
         lambda _k, ties: (
             _count("real", BallKind(1), "owners", ties),
