@@ -73,16 +73,19 @@ def inception_score(
         >>> inception_score(np.full((100, 4), 0.25)).mean
         1.0
     """
-    return _inception_score(probabilities, (splits, split_size, seed), device, None)
+    return inception_score_influence(
+        probabilities, splits=splits, split_size=split_size, seed=seed, device=device, has_influence=False
+    )[0]
 
 
-@entry_point
 def inception_score_influence(
     probabilities: Features,
     *,
+    splits: int = 10,
     split_size: int | None = None,
     seed: int | None = 2020,
     device: str | torch.device = "auto",
+    has_influence: bool = True,
 ) -> tuple[InceptionScore, Influence | None]:
     """`inception_score` with the influence of each image; None where a part has fewer than 2 images.
 
@@ -90,35 +93,6 @@ def inception_score_influence(
     h_ij = sum (p_i - q) (p_j - q) / q, whose mean square is estimated from random pairs. Half of the term of an image with itself,
     h_ii / n, counts (see `genpr.metrics.frechet`).
     """
-    seen: list[_PartInfluence] = []
-    score = _inception_score(probabilities, (10, split_size, seed), device, seen)
-    n, count = len(probabilities), len(seen)
-    if min(len(part.rows) for part in seen) < 2:
-        return score, None
-    phi, second_order = torch.zeros(n, dtype=torch.float64, device=seen[0].moves.device), 0.0
-    for part in seen:
-        size, value = len(part.rows), float(part.divergence.exp())
-        phi[part.rows.to(phi.device)] = part.moves * (value * n / (count * size))
-        second_order += (value / (count * size)) ** 2 * float(part.square) / 2
-    return score, Influence(None, phi, second_order=second_order)
-
-
-class _PartInfluence(NamedTuple):
-    """Contribution of a part of the images to the influence."""
-
-    rows: Tensor
-    moves: Tensor  # (rows,) of the divergence, of mean 0
-    divergence: Tensor
-    square: Tensor  # mean square of the second order of two images
-
-
-def _inception_score(
-    probabilities: Features,
-    cut: tuple[int, int | None, int | None],
-    device: str | torch.device,
-    seen: list[_PartInfluence] | None,
-) -> InceptionScore:
-    splits, split_size, seed = cut
     check_rows(check_features(probabilities, "probabilities"), "probabilities", k=1)
     n = len(probabilities)
     if split_size is None:
@@ -136,9 +110,28 @@ def _inception_score(
     _check_probabilities(probabilities)
     order = order.to(probabilities.device) if isinstance(probabilities, Tensor) else order
     device = choose_device(probabilities, device)
+    seen: list[_PartInfluence] | None = [] if has_influence else None
     parts = [_divergence(probabilities, order[start:stop], device, seen) for start, stop in bounds]
     scores = [float(np.exp(max(0.0, divergence))) for divergence in torch.stack(parts).tolist()]
-    return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
+    score = InceptionScore(float(np.mean(scores)), float(np.std(scores)))
+    if seen is None or min(len(part.rows) for part in seen) < 2:
+        return score, None
+    count = len(seen)
+    phi, second_order = torch.zeros(n, dtype=torch.float64, device=seen[0].moves.device), 0.0
+    for part in seen:
+        size, value = len(part.rows), float(part.divergence.exp())
+        phi[part.rows.to(phi.device)] = part.moves * (value * n / (count * size))
+        second_order += (value / (count * size)) ** 2 * float(part.square) / 2
+    return score, Influence(None, phi, second_order=second_order)
+
+
+class _PartInfluence(NamedTuple):
+    """Contribution of a part of the images to the influence."""
+
+    rows: Tensor
+    moves: Tensor  # (rows,) of the divergence, of mean 0
+    divergence: Tensor
+    square: Tensor  # mean square of the second order of two images
 
 
 def _divergence(

@@ -136,15 +136,15 @@ def frechet_distance(
         >>> round(frechet_distance(real, real + 1), 6)
         8.0
     """
-    real, fake = _checked(real, "real"), _checked(fake, "fake")
-    check_same_width(_matrix(real), _matrix(fake))
-    where = choose_device(_matrix(real), device)
-    return max(0.0, _distance(_half(real, where), _half(fake, where)))
+    return frechet_influence(real, fake, device=device, has_influence=False)[0]
 
 
-@entry_point
 def frechet_influence(
-    real: Features | Gaussian, fake: Features | Gaussian, *, device: str | torch.device = "auto"
+    real: Features | Gaussian,
+    fake: Features | Gaussian,
+    *,
+    device: str | torch.device = "auto",
+    has_influence: bool = True,
 ) -> tuple[float, Influence | None]:
     """`frechet_distance` with the influence of each image; None unless each set has more images than features, not all alike.
 
@@ -159,7 +159,7 @@ def frechet_influence(
     value = max(0.0, _distance(*halves))
     reals, fakes = map(_rows_of, sides)
     enough = all(rows is None or len(rows) > rows.shape[1] for rows in (reals, fakes))
-    if fakes is None or not enough or not min(len(half.factor) for half in halves):
+    if not (has_influence and enough and min(len(half.factor) for half in halves)) or fakes is None:
         return value, None
     return value, _influence(value, (halves[0], reals), (halves[1], fakes), where)
 

@@ -83,10 +83,17 @@ def kernel_distance(
         >>> near.subset_size, abs(near.mean) < 0.01 < far.mean
         (400, True)
     """
-    return _kernel_distance(real, fake, (subsets, subset_size, seed), device, None)
+    return kernel_influence(
+        real,
+        fake,
+        subsets=subsets,
+        subset_size=subset_size,
+        seed=seed,
+        device=device,
+        has_influence=False,
+    )[0]
 
 
-@entry_point
 def kernel_influence(
     real: Features,
     fake: Features,
@@ -95,22 +102,9 @@ def kernel_influence(
     subset_size: int = SUBSET_SIZE,
     seed: int = 2020,
     device: str | torch.device = "auto",
-) -> tuple[KernelDistance, Influence]:
+    has_influence: bool = True,
+) -> tuple[KernelDistance, Influence | None]:
     """`kernel_distance` with the influence of each image on the mean over these subsets."""
-    seen: list[_Marginals] = []
-    distance = _kernel_distance(real, fake, (subsets, subset_size, seed), device, seen)
-    return distance, _influence_over_subsets(distance.mean, seen, (len(real), len(fake)))
-
-
-def _kernel_distance(
-    real: Features,
-    fake: Features,
-    drawing: tuple[int, int, int],
-    device: str | torch.device,
-    seen: list[_Marginals] | None,
-) -> KernelDistance:
-    """The distance; the marginals of each pair of subsets are added to `seen`."""
-    subsets, subset_size, seed = drawing
     count = check_count(subsets, "subsets", minimum=1)
     size = check_count(subset_size, "subset_size", minimum=2)
     check_count(seed, "seed", minimum=0, maximum=2**32 - 1)
@@ -119,25 +113,29 @@ def _kernel_distance(
     drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
-    sums, at_once = list[Tensor](), min(count, _SUMMED_AT_ONCE)
-    is_at_once = _is_cheaper_at_once(len(real), len(fake), real.shape[1], size=size, count=at_once)
+    sums, seen, at_once = list[Tensor](), list[_Marginals](), min(count, _SUMMED_AT_ONCE)
+    # Whether all pairs of rows, summed by subset, take less time than the pairs of each subset.
+    n, m, work = len(real), len(fake), real.shape[1] + _ELEMENTWISE
+    pairs_of_all = n * (n + 1) / 2 + m * (m + 1) / 2 + n * m
+    is_at_once = pairs_of_all * (work + 3 * at_once) < at_once * size * (2 * size + 1) * work
     while some := list(islice(drawn, at_once if is_at_once else 1)):
         rows = torch.stack(some, dim=1)
         if is_at_once:
-            pairs = _PairSums([side.kept() for side in sides], kernel, rows, has_rows=seen is not None)
+            pairs = _PairSums([side.kept() for side in sides], kernel, rows, has_rows=has_influence)
         else:
             chosen = [
                 replace(side, rows=own[0].to(side.features.device))
                 for side, own in zip(sides, rows, strict=True)
             ]
-            pairs = _PairSums([side.kept() for side in chosen], kernel, has_rows=seen is not None)
+            pairs = _PairSums([side.kept() for side in chosen], kernel, has_rows=has_influence)
         sums.append(pairs.sums())
-        if seen is not None:
+        if has_influence:
             seen += pairs.marginals(rows)
     among_reals, among_fakes, diagonals, across = torch.cat(sums).cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
-    return KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
+    distance = KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
+    return distance, _influence_over_subsets(distance.mean, seen, (n, m)) if has_influence else None
 
 
 @entry_point
@@ -148,17 +146,28 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     if the extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n,
     m) array is made. Returns at least 0.
     """
-    return _cmmd(real, fake, device, has_rows=False)[0]
+    return cmmd_influence(real, fake, device=device, has_influence=False)[0]
 
 
-@entry_point
 def cmmd_influence(
-    real: Features, fake: Features, *, device: str | torch.device = "auto"
-) -> tuple[float, Influence]:
+    real: Features,
+    fake: Features,
+    *,
+    device: str | torch.device = "auto",
+    has_influence: bool = True,
+) -> tuple[float, Influence | None]:
     """`cmmd` with the influence of each image."""
-    value, pairs = _cmmd(real, fake, device, has_rows=True)
+    real, fake, where = _checked_pair(real, fake, device)
+    check_no_zero_rows(real, "real")
+    check_no_zero_rows(fake, "fake")
+    n, m = len(real), len(fake)
+    sides = [Blocks(side, where, is_tile=True, is_unit=True).kept() for side in (real, fake)]
+    pairs = _PairSums(sides, _gaussian_less_one, has_rows=has_influence)
+    totals = pairs.totals[:, 0].tolist()
+    value = max(0.0, _CMMD_SCALE * (totals[0] / n**2 + totals[1] / m**2 - 2 * (totals[2] / (n * m))))
+    if not has_influence:
+        return value, None
     (seen,) = pairs.marginals()
-    n, m = len(seen.real), len(seen.fake)
     reals = 2 * (seen.real / n - seen.across_real / m)
     fakes = 2 * (seen.fake / m - seen.across_fake / n)
     among_reals, among_fakes, across = seen.second_order()
@@ -170,20 +179,6 @@ def cmmd_influence(
     return value, Influence(
         phis[0], phis[1], second_order=_CMMD_SCALE**2 * second_order, bias=bias, squared=squared
     )
-
-
-def _cmmd(
-    real: Features, fake: Features, device: str | torch.device, *, has_rows: bool
-) -> tuple[float, _PairSums]:
-    real, fake, where = _checked_pair(real, fake, device)
-    check_no_zero_rows(real, "real")
-    check_no_zero_rows(fake, "fake")
-    n, m = len(real), len(fake)
-    sides = [Blocks(side, where, is_tile=True, is_unit=True).kept() for side in (real, fake)]
-    pairs = _PairSums(sides, _gaussian_less_one, has_rows=has_rows)
-    among_reals, among_fakes, across = pairs.totals[:, 0].tolist()
-    value = among_reals / n**2 + among_fakes / m**2 - 2 * (across / (n * m))
-    return max(0.0, _CMMD_SCALE * value), pairs
 
 
 _SIDES = (0, 0), (1, 1), (0, 1)  # of pairs of reals, pairs of fakes, and pairs of a real and a fake
@@ -370,12 +365,6 @@ def _influence_over_subsets(value: float, subsets: Sequence[_Marginals], sizes: 
         second_order=second_order,
         squared=SquaredDistance(value + float(with_itself), value),
     )
-
-
-def _is_cheaper_at_once(n: int, m: int, d: int, *, size: int, count: int) -> bool:
-    """Whether all pairs of rows, summed by subset, take less time than the pairs of each subset."""
-    pairs = n * (n + 1) / 2 + m * (m + 1) / 2 + n * m
-    return pairs * (d + _ELEMENTWISE + 3 * count) < count * size * (2 * size + 1) * (d + _ELEMENTWISE)
 
 
 def _checked_pair(

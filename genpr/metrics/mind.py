@@ -64,10 +64,9 @@ def monge_inception_distance(
         >>> round(monge_inception_distance(real, real + 1))  # about 3 * 8
         24
     """
-    return _distance(real, fake, (directions, seed), device, None)
+    return mind_influence(real, fake, directions=directions, seed=seed, device=device, has_influence=False)[0]
 
 
-@entry_point
 def mind_influence(
     real: Features,
     fake: Features,
@@ -75,24 +74,12 @@ def mind_influence(
     directions: int = 1000,
     seed: int = 2020,
     device: str | torch.device = "auto",
+    has_influence: bool = True,
 ) -> tuple[float, Influence | None]:
     """`monge_inception_distance` with the influence of each image; None for fewer than 4 images of a set.
 
     Rows of the larger set that were not drawn have none.
     """
-    seen: list[_Potentials] = []
-    value = _distance(real, fake, (directions, seed), device, seen)
-    return value, seen[0].influence(value) if seen else None
-
-
-def _distance(
-    real: Features,
-    fake: Features,
-    drawing: tuple[int, int],
-    device: str | torch.device,
-    seen: list[_Potentials] | None,
-) -> float:
-    directions, seed = drawing
     count = check_count(directions, "directions", minimum=1)
     generator = torch.Generator().manual_seed(check_count(seed, "seed", minimum=0, maximum=2**32 - 1))
     (real, fake), where = checked_pair(real, fake, k=1), choose_device(real, device)
@@ -101,15 +88,17 @@ def _distance(
     normals = torch.randn(count, d, generator=generator, dtype=torch.float32, device="cpu")
     units = F.normalize(normals, dim=1, eps=1e-12).to(where, torch.float64)
     total = torch.zeros((), dtype=torch.float64, device=where)
-    if seen is not None and n >= _MIN_ROWS:
-        seen.append(_Potentials((len(real), len(fake)), (real_rows, fake_rows), 3 * d / count, where))
+    potentials = None
+    if has_influence and n >= _MIN_ROWS:
+        potentials = _Potentials((len(real), len(fake)), (real_rows, fake_rows), 3 * d / count, where)
     for block in torch.split(units, max(1, _PROJECTIONS // n)):
         sides = [_sorted_projections(reals, block), _sorted_projections(fakes, block)]
-        if seen:
-            seen[0].add(*sides)
+        if potentials is not None:
+            potentials.add(*sides)
         differences = sides[0].values.sub_(sides[1].values)
         total += differences.square_().sum(dim=1).sum()
-    return 3 * d * float(total) / (n * count)
+    value = 3 * d * float(total) / (n * count)
+    return value, None if potentials is None else potentials.influence(value)
 
 
 class _Potentials:

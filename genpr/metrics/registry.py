@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from genpr.errors import UsageError, similar, some
 from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from genpr.metrics.frechet import Gaussian
+    from genpr.metrics.kernel import KernelDistance
     from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
@@ -45,85 +47,80 @@ _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
 
 
-def _plain(module: str, function: str, *, of_fakes: bool = False) -> Callable[..., MetricValue]:
-    """A value without a spread; the module of the function is imported when it is called."""
+def _with_influence(
+    module: str,
+    function: str,
+    *,
+    lower: float | None = None,
+    described: Callable[[Any, Tensor, Tensor], MetricValue] = lambda value, *_: MetricValue(value, None),
+) -> Callable[..., MetricValue]:
+    """A value, with an interval where one is requested; the module of the function is imported when it is called."""
 
-    def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
-        sets = [fake] if of_fakes else [real, fake]
-        value = getattr(import_module(f"genpr.metrics.{module}"), function)(*sets, device=options.device)
-        return MetricValue(value, None)
-
-    return compute
-
-
-def _with_influence(module: str, plain: str, influence: str) -> Callable[..., MetricValue]:
-    """A value of at least 0: by the function `plain`, or where an interval is requested, by `influence`."""
-
-    def compute(real: object, fake: object, options: DistributionOptions) -> MetricValue:
+    def compute(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
         from genpr.metrics.influence import with_interval  # imports torch
 
-        source = import_module(f"genpr.metrics.{module}")
-        if options.interval_seed is None:
-            return MetricValue(getattr(source, plain)(real, fake, device=options.device), None)
-        value, influences = getattr(source, influence)(real, fake, device=options.device)
-        return with_interval(MetricValue(value, None), influences, seed=options.interval_seed, lower=0.0)
+        seed, source = options.interval_seed, import_module(f"genpr.metrics.{module}")
+        value, influence = getattr(source, function)(
+            real, fake, device=options.device, has_influence=seed is not None
+        )
+        return with_interval(described(value, real, fake), influence, seed=seed or 0, lower=lower)
 
     return compute
 
 
-_frechet = _with_influence("frechet", "frechet_distance", "frechet_influence")
-_cmmd = _with_influence("kernel", "cmmd", "cmmd_influence")
-_frechet_infinity = _plain("frechet", "frechet_infinity")
+def _of_subsets(distance: KernelDistance, real: Tensor, fake: Tensor) -> MetricValue:
+    from genpr.metrics.kernel import SUBSET_SIZE
 
-
-def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.influence import with_interval
-    from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance, kernel_influence
-
-    influence = None
-    if options.interval_seed is None:
-        distance = kernel_distance(real, fake, device=options.device)
-    else:
-        distance, influence = kernel_influence(real, fake, device=options.device)
     size = distance.subset_size
     variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
     metric = MetricValue(distance.mean, None, variant=variant)
-    if not size == len(real) == len(fake):  # else every subset is the whole of both sets
-        metric = replace(metric, spread=distance.std, spread_over="subsets")
-    return with_interval(metric, influence, seed=options.interval_seed or 0)
+    if size == len(real) == len(fake):  # every subset is the whole of both sets
+        return metric
+    return replace(metric, spread=distance.std, spread_over="subsets")
 
 
-def _mind(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.influence import with_interval
-    from genpr.metrics.mind import mind_influence, monge_inception_distance
-
-    size, influence = min(len(real), len(fake)), None
-    if options.interval_seed is None:
-        value = monge_inception_distance(real, fake, device=options.device)
-    else:
-        value, influence = mind_influence(real, fake, device=options.device)
+def _of_equally_many(value: float, real: Tensor, fake: Tensor) -> MetricValue:
+    size = min(len(real), len(fake))
     variant = None if len(real) == len(fake) else f"{size:,} images of each side"
-    return with_interval(
-        MetricValue(value, None, variant=variant), influence, seed=options.interval_seed or 0, lower=0.0
-    )
+    return MetricValue(value, None, variant=variant)
+
+
+_frechet = _with_influence("frechet", "frechet_influence", lower=0.0)
+_cmmd = _with_influence("kernel", "cmmd_influence", lower=0.0)
+_kernel = _with_influence("kernel", "kernel_influence", described=_of_subsets)
+_mind = _with_influence("mind", "mind_influence", lower=0.0, described=_of_equally_many)
+
+
+def _frechet_infinity(real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.frechet import frechet_infinity
+
+    return MetricValue(frechet_infinity(real, fake, device=options.device), None)
+
+
+def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
+    from genpr.metrics.fakes_only import vendi_score
+
+    return MetricValue(vendi_score(fake, device=options.device), None)
 
 
 def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
-    from genpr.metrics.fakes_only import inception_score, inception_score_influence
+    from genpr.metrics.fakes_only import inception_score_influence
     from genpr.metrics.influence import with_interval
 
-    size, influence = options.inception_score_split_size, None
-    seed = 2020 if size is None else None
-    if options.interval_seed is None:
-        score = inception_score(fake, split_size=size, seed=seed, device=options.device)
-    else:
-        score, influence = inception_score_influence(fake, split_size=size, seed=seed, device=options.device)
+    size, interval_seed = options.inception_score_split_size, options.interval_seed
+    score, influence = inception_score_influence(
+        fake,
+        split_size=size,
+        seed=2020 if size is None else None,
+        device=options.device,
+        has_influence=interval_seed is not None,
+    )
     metric = MetricValue(score.mean, None)
     if size is not None:
         metric = replace(metric, variant=f"{size:,} images per part, in order")
     if size is None or len(fake) > size:
         metric = replace(metric, spread=score.std, spread_over="parts")
-    return with_interval(metric, influence, seed=options.interval_seed or 0, lower=1.0)
+    return with_interval(metric, influence, seed=interval_seed or 0, lower=1.0)
 
 
 def _copying(
@@ -180,7 +177,7 @@ VENDI = DistributionMetric(
     kind="fakes-only",
     upper=None,
     reference="Friedman and Dieng 2023, arXiv:2210.02410",
-    compute=_plain("fakes_only", "vendi_score", of_fakes=True),
+    compute=_vendi,
 )
 
 DISTRIBUTION_METRICS: list[Metric] = [
