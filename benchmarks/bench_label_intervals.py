@@ -1,7 +1,6 @@
 """Coverage of the intervals of label metrics, with halves drawn from all images or class by class.
 
     python benchmarks/bench_label_intervals.py --draws 400 --intervals 200
-    python benchmarks/bench_label_intervals.py --draws 300 --intervals 100 --probe  # fitted again on halves, or not
 
 Gaussian classes in 6 dimensions; fakes have a fifth of their images from the next class. Truth is the mean of a metric over
 all draws of both sides. "sd" is the deviation over these; a half width is given in units of the 1.96 sd that it should have.
@@ -11,18 +10,18 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.classification_accuracy import ClassTotals, KNNClassifier, LinearProbe
+from genpr.metrics.classification_accuracy import ClassTotals, KNNClassifier
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Projection
 
-_K, _HALVES, _REFITS, _D = 5, 100, 10, 6
+_K, _HALVES, _D = 5, 100, 6
 _CASES = {
     "even classes": ([100] * 5, 2.0, 0.2, False),
     "even, drawn at random": ([100] * 5, 2.0, 0.2, True),
@@ -32,7 +31,6 @@ _CASES = {
 }
 
 Labeled = tuple[Tensor, Tensor]
-Kinds = Callable[..., tuple[ClassTotals, dict[str, ClassTotals]]]
 
 
 def main() -> None:
@@ -40,13 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--intervals", type=int, default=200)
-    parser.add_argument("--probe", action="store_true", help="of the linear probe")
     options = parser.parse_args()
-    interval_kinds = _of_probe if options.probe else _of_votes
     for name, (sizes, shift, wrong, is_random) in _CASES.items():
-        _report(
-            name, sizes, shift, wrong, options.draws, options.intervals, interval_kinds, is_random=is_random
-        )
+        _report(name, sizes, shift, wrong, options.draws, options.intervals, is_random=is_random)
 
 
 def _report(
@@ -56,7 +50,6 @@ def _report(
     wrong: float,
     draws: int,
     intervals: int,
-    kinds: Kinds,
     *,
     is_random: bool,
 ) -> None:
@@ -66,7 +59,7 @@ def _report(
         real = _drawn(random, sizes, shift, 0.0, is_random=is_random)
         fake = _drawn(random, sizes, shift, wrong, is_random=is_random)
         for direction, tested, trained in (("test", fake, real), ("train", real, fake)):
-            totals, halves_of = kinds(tested, trained, len(sizes), halves=draw < intervals)
+            totals, halves_of = _of_votes(tested, trained, len(sizes), halves=draw < intervals)
             for rate, value in totals.rates().items():
                 values[f"{direction} {rate}"].append(float(value))
                 for kind, halves in halves_of.items():
@@ -97,27 +90,6 @@ def _of_votes(
         kind: _halved(voters, tested[1], trained[1], n_classes, by_class=by_class)
         for kind, by_class in kinds.items()
     }
-
-
-def _of_probe(
-    tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
-) -> tuple[ClassTotals, dict[str, ClassTotals]]:
-    probe = LinearProbe.fit(*trained)
-    recognized = probe.predict(tested[0])
-    totals = ClassTotals.from_labels(tested[1], recognized, n_classes)
-    if not halves:
-        return totals, {}
-    of_tested, of_trained = (
-        _members(side[1], stream, by_class=False) for side, stream in ((tested, 1), (trained, 0))
-    )
-    again = []
-    for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
-        part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], start=probe)
-        again.append(ClassTotals.from_labels(tested[1][inside], part.predict(tested[0][inside]), n_classes))
-    as_it_is = [
-        ClassTotals.from_labels(tested[1][inside], recognized[inside], n_classes) for inside in of_tested
-    ]
-    return totals, {"fitted again": ClassTotals.stacked(again), "as it is": ClassTotals.stacked(as_it_is)}
 
 
 def _drawn(

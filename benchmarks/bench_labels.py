@@ -27,12 +27,11 @@ Rows = NDArray[np.int64]
 
 
 def main() -> None:
-    """Print a table per generator and classifier."""
+    """Print a table per generator."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("features", type=Path, help="of the test set, by `genpr features`")
     parser.add_argument("--exchanged", nargs=2, default=["cat", "dog"], metavar="CLASS")
     parser.add_argument("--replaced", nargs=2, default=["truck", "automobile"], metavar="CLASS")
-    parser.add_argument("--classifier", nargs="*", default=["knn", "linear"])
     options = parser.parse_args()
     features = load_features(options.features)
     labels = np.array(FolderLabels().match(features.names, range(len(features)), len(features)))
@@ -41,13 +40,10 @@ def main() -> None:
     of = {label: order[labels[order] == label] for label in sorted(set(labels.tolist()))}
     reals = np.concatenate([each[:_REALS] for each in of.values()])
     fakes = np.concatenate([each[_REALS : _REALS + _FAKES] for each in of.values()])
-    for classifier in options.classifier:
-        for name, images, requested in _generators(of, labels, fakes, options.exchanged, options.replaced):
-            chosen = genpr.LabelOptions(
-                real_labels=labels[reals].tolist(), fake_labels=requested.tolist(), classifier=classifier
-            )
-            result = genpr.score(rows[reals], rows[images], labels=chosen, control=False)
-            _show(f"{name}, {classifier}", result)
+    for name, images, requested in _generators(of, labels, fakes, options.exchanged, options.replaced):
+        chosen = genpr.LabelOptions(real_labels=labels[reals].tolist(), fake_labels=requested.tolist())
+        result = genpr.score(rows[reals], rows[images], labels=chosen, control=False)
+        _show(name, result)
 
 
 def _generators(

@@ -162,8 +162,7 @@ class LabelFlags:
     )
     classifier: str = option(
         KNN,
-        "Classifier of --labels: knn (a vote of the 5 nearest reals), linear (a linear probe), or a file. The file (.csv, .json, "
-        ".npy) has the label that another tool predicted for each fake.",
+        "Classifier of --labels: knn (a vote of the 5 nearest reals) or a file. The file (.csv, .json, .npy) has the label that another tool predicted for each fake.",
         group="advanced",
         metavar="NAME",
     )

@@ -28,7 +28,7 @@ from genpr.evaluation.labels import (
     class_order,
     open_labels,
 )
-from genpr.evaluation.options import KNN, LabelOptions
+from genpr.evaluation.options import LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet
@@ -119,7 +119,6 @@ class LabelScorer:
 
     def __init__(self, config: LabelConfig, reals: FeatureSet, plan: ScorePlan, embedder: Embedder) -> None:
         self._config, self._options = config, config.options
-        self._k = int(self._options.k) if self._options.classifier == KNN else None
         self._intervals, self._seed, self._device = plan.intervals, embedder.options.seed, embedder.device
         self._report = embedder.options.progress or (lambda *_: None)
         self._labeled: LabeledImages | None = None
@@ -163,7 +162,9 @@ class LabelScorer:
             text = f"label metrics need reals of at least two classes: {images}"
             raise DataError(text, code="one-class")
         features, labels = self._with_labels(images, reals, list(images.rows))
-        return ConditionalReals(features, labels, k=self._k, intervals=self._intervals, seed=self._seed)
+        return ConditionalReals(
+            features, labels, k=int(self._options.k), intervals=self._intervals, seed=self._seed
+        )
 
     def _with_labels(
         self, images: LabeledImages, features: FeatureSet, classes: list[str]
@@ -195,10 +196,9 @@ class LabelScorer:
             notices.append(notice("few-reals-per-class", share=f"{found.null_share:.0%}"))
         plain = MetricValue(
             0.0,
-            self._k,
+            int(self._options.k),
             extractor=None if fakes.extractor is None else fakes.extractor.name,
-            variant=None if self._k is not None else "by a linear probe",
-            null_source="leave-one-out" if self._k is not None else "cross-fitting",
+            null_source="leave-one-out",
         )
         return self._added(
             replace(result, notices=(*result.notices, *notices)),
@@ -245,7 +245,7 @@ class LabelScorer:
         unlabeled = {each.role: len(each.unlabeled) for each in sources}
         summary = LabelSummary(
             classifier=str(self._options.classifier) if seen is None else seen.origin,
-            k=self._k,
+            k=None if seen is not None else int(self._options.k),
             rows=rows,
             confusions=tuple(Confusion(*pair, len(images)) for pair, images in mistakes),
             undefined=undefined_values(rows),

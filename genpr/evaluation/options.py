@@ -32,7 +32,7 @@ def parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-KNN, LINEAR = "knn", "linear"
+KNN = "knn"
 
 _FILES = (".csv", ".tsv", ".json", ".npy")
 _AVERAGES = ("macro_precision", "macro_recall", "macro_f1")
@@ -46,15 +46,15 @@ class LabelOptions:
         real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", a label per image, or None to
             find them in the source. Not used if `classifier` is a file.
         fake_labels: Labels that the fakes were generated for, in the same forms, for every fake set that is scored.
-        classifier: "knn", a vote of the nearest reals; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the
-            label that another tool predicted for each fake.
+        classifier: "knn", a vote of the nearest reals; or a .csv, .tsv, .json or .npy file with the label that another tool
+            predicted for each fake.
         k: Number of neighbors that vote, for "knn".
 
     Raises:
         UsageError: An option is impossible.
 
     Example:
-        >>> LabelOptions(classifier="linear").names
+        >>> LabelOptions().names
         ('label.gan_test', 'label.gan_train', 'label.macro_precision', 'label.macro_recall', 'label.macro_f1')
     """
 
@@ -66,10 +66,10 @@ class LabelOptions:
     def __post_init__(self) -> None:
         check_count(self.k, "k of labels", minimum=1, maximum=1000)
         if not isinstance(self.classifier, str | os.PathLike) or not (
-            self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
+            self.classifier == KNN or Path(self.classifier).suffix.lower() in _FILES
         ):
             raise UsageError(
-                f"classifier must be {KNN}, {LINEAR}, or a {', '.join(_FILES)} file with predicted labels of the fakes, "
+                f"classifier must be {KNN} or a {', '.join(_FILES)} file with predicted labels of the fakes, "
                 f"not {self.classifier!r}",
                 code="bad-option",
             )
@@ -77,7 +77,7 @@ class LabelOptions:
     @property
     def is_file(self) -> bool:
         """Whether the predicted labels come from a file."""
-        return self.classifier not in (KNN, LINEAR)
+        return self.classifier != KNN
 
     @property
     def names(self) -> tuple[str, ...]:

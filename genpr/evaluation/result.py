@@ -206,7 +206,7 @@ class Confusion:
 class LabelSummary:
     """Requested against recognized labels."""
 
-    classifier: str  # "knn", "linear", or the file of the recognized labels
+    classifier: str  # "knn" or the file of the recognized labels
     k: int | None  # number of neighbors of "knn"; None for others
     rows: tuple[LabelRow, ...]  # one per class, sorted by `mean_relative`
     confusions: tuple[Confusion, ...]  # the most frequent ones, the largest first

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.real_manifold import ENGINE
-from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
@@ -27,117 +25,14 @@ Counts = NDArray[np.float64]
 
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
 UNKNOWN = -1  # the class where there are no votes
-L2 = 0.1  # weight of the penalty of the probe
+HALVES = 100  # for an interval
 MIN_IN_HALF = 10  # images of each set; also at least k
 
-_ROWS, _STEPS, _TOLERANCE = 2**14, 200, 3e-5
 _VOTE_ROWS, _PAIRS = 2**16, 2**28  # lists per block, and pairs of voters compared at once
-_FOLDS = 5
 _MAY_FALL_SHORT = 0.1
 _NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
 _MAX_LEFT_OUT = 0.25  # on either set, so that others may still vote on the only image of a class
-_FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
-
-
-@dataclass(frozen=True, slots=True)
-class LinearProbe:
-    """Multinomial logistic regression on features of mean 0 and standard deviation 1.
-
-    It minimizes mean(-log softmax(W x + b)[class]) + (L2 / 2) |W|^2, as scikit-learn's `LogisticRegression(C=1 / (L2 * n))`.
-    The problem is convex, so nothing depends on the start. Features are float32; weights and sums float64.
-
-    Of the c classes of the training labels, `known` (c,) int64 ascending, `weight` is (d, c) and `bias` (c,); `mean` and `scale` are (d,).
-    """
-
-    known: Tensor
-    mean: Tensor
-    scale: Tensor
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def fit(cls, features: Tensor, labels: Tensor, *, start: LinearProbe | None = None) -> LinearProbe:
-        """Fit (n, d) float32 `features` and (n,) int64 `labels`; a `start` fitted to a superset saves steps."""
-        mean, scale = _moments(features)
-        known, wanted = torch.unique(labels, return_inverse=True)
-        first = mean.new_zeros(features.shape[1] + 1, len(known))
-        if start is not None:
-            columns = torch.searchsorted(start.known, known)
-            first[:-1], first[-1] = start.weight[:, columns], start.bias[columns]
-        with plain_arithmetic(features.device):
-            scaled = ((features - mean.float()) / scale.float()).float()
-            fitted = _minimized(scaled, wanted, first)
-        return cls(known, mean, scale, fitted[:-1], fitted[-1])
-
-    def predict(self, features: Tensor) -> Tensor:
-        """The class with the highest score for each of (m, d) features, the first of several: (m,) int64."""
-        predicted = []
-        for block in torch.split(features, _ROWS):
-            scores = ((block.double() - self.mean) / self.scale) @ self.weight + self.bias
-            is_best = scores == scores.max(dim=1, keepdim=True).values
-            predicted.append(self.known[is_best.long().argmax(dim=1)])
-        return torch.cat(predicted)
-
-
-def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the columns, float64, block by block; 1 where a column is constant."""
-    n, blocks = len(features), torch.split(features, _ROWS)
-    mean = torch.stack([block.double().sum(dim=0) for block in blocks]).sum(dim=0) / n
-    squares = [(block.double() - mean).square().sum(dim=0) for block in blocks]
-    scale = (torch.stack(squares).sum(dim=0) / n).sqrt()
-    return mean, scale.where(scale > 0, torch.ones_like(scale))
-
-
-def _minimized(x: Tensor, labels: Tensor, start: Tensor) -> Tensor:
-    """Weights, and the bias in the last row: (d + 1, classes) float64 like `start`, of standardized float32 `x` (n, d).
-
-    Features are correlated, and L-BFGS takes hundreds of steps in them. It takes a fraction of that in coordinates in which
-    the second derivative at 0, here of a Cholesky factor, is nearly the identity.
-    """
-    n = len(x)
-    factor = _factor(x, start.shape[1])
-    parameters = torch.cat([factor.T @ start[:-1], start[-1:]])
-    optimizer: Any = torch.optim.LBFGS(
-        [parameters],
-        max_iter=_STEPS,
-        tolerance_grad=_TOLERANCE,
-        tolerance_change=1e-9,
-        history_size=10,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        weight, bias = torch.linalg.solve_triangular(factor.T, parameters[:-1], upper=True), parameters[-1]
-        gradient, excesses = L2 * weight, torch.zeros_like(bias)
-        loss: Tensor = L2 / 2 * weight.square().sum()
-        for block, wanted in zip(torch.split(x, _ROWS), torch.split(labels, _ROWS), strict=True):
-            log_share = ((block @ weight.float()).double() + bias).log_softmax(dim=1)
-            loss = loss - log_share.gather(1, wanted[:, None]).sum() / n
-            excess = log_share.exp() / n
-            excess[torch.arange(len(block), device=x.device), wanted] -= 1 / n
-            # This order is many times faster than block.T @ excess.
-            gradient += (excess.T.float() @ block).T.double()
-            excesses += excess.sum(dim=0)
-        parameters.grad = torch.cat(
-            [torch.linalg.solve_triangular(factor, gradient, upper=False), excesses[None]]
-        )
-        return loss
-
-    with torch.no_grad():
-        optimizer.step(closure)
-        fitted: Tensor = torch.linalg.solve_triangular(factor.T, parameters[:-1], upper=True)
-        return torch.cat([fitted, parameters[-1:]])
-
-
-def _factor(x: Tensor, n_classes: int) -> Tensor:
-    """Lower Cholesky factor of the second derivative at 0, of one class: (d, d) float64."""
-    d = x.shape[1]
-    squares = torch.zeros(d, d, dtype=torch.float64, device=x.device)
-    for block in torch.split(x, _ROWS):
-        squares += (block.T @ block).double()
-    curvature = (1 - 1 / n_classes) / n_classes / len(x)
-    factor: Tensor = torch.linalg.cholesky(squares.mul_(curvature) + L2 * torch.eye(d, device=x.device))
-    return factor
+_CHOICE_STREAM, _SHARE_STREAM = 22, 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,93 +164,9 @@ def _mean_of_defined(values: Counts) -> Counts:
     return _over(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1))
 
 
-# Predicts the classes of rows (r,) of one set from the rows of the other in a bool mask (n,); None selects all.
-Vote = Callable[[Tensor | None, Tensor | None], Tensor]
-
-
 def renamed(predicted: Tensor, classes_of_reals: Tensor) -> Tensor:
     """Classes of the reals as classes of both sets; UNKNOWN stays."""
     return classes_of_reals[predicted.clamp(min=0)].where(predicted >= 0, predicted)
-
-
-class KNNReference:
-    """k-NN classifier of reals: (n, d) float32 features and (n,) int64 labels from 0."""
-
-    halves = 100  # for an interval
-
-    def __init__(self, features: Tensor, labels: Tensor, k: int, *, seed: int) -> None:
-        self._labels, self._k, self._seed = labels, k, seed
-        self._points = IndexedPoints.from_features(features, k)
-
-    def by_others(self, requested: Tensor | None) -> Tensor:
-        """Predict the class of each real, (n,), from other reals: all, or `class_sizes_like(requested)` of each class.
-
-        A voter is left out if it represents the same share of its class as the image does of its class. Otherwise, with 5 images
-        of each class, 4 of the image's class would compete with 5 of every other.
-        """
-        every = torch.arange(len(self._labels), device=self._labels.device)
-        chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
-        points = self._points.in_same_projection(self._points.features[chosen])
-        own_index = torch.full_like(every, UNKNOWN)
-        own_index[chosen] = torch.arange(len(chosen), device=every.device)
-        voters = KNNClassifier.from_points(
-            self._points, points, self._labels[chosen], self._k, own_index=own_index
-        )
-        left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
-        return voters.predict(self._k, mask=~left_out)
-
-    def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
-        """Classify fakes by the reals, and reals by the fakes and their labels."""
-        fakes = self._points.in_same_projection(features)
-        by_reals = KNNClassifier.from_points(fakes, self._points, self._labels, self._k)
-        by_fakes = KNNClassifier.from_points(self._points, fakes, labels, self._k)
-        return partial(by_reals.predict, self._k), partial(by_fakes.predict, self._k)
-
-
-class LinearReference:
-    """Linear probe fitted to reals, with the methods of `KNNReference`."""
-
-    halves = 10  # for an interval: each is a fit on both sets
-
-    def __init__(self, features: Tensor, labels: Tensor, *, seed: int) -> None:
-        self._features, self._labels, self._seed = features, labels, seed
-        self._vote = _Refitted(features, labels)
-
-    def by_others(self, requested: Tensor | None) -> Tensor:
-        """Predict the class of each real with a probe fitted to the other folds."""
-        features, labels = self._features, self._labels
-        folds = class_folds(labels, self._seed)
-        predicted = torch.full_like(labels, UNKNOWN)
-        for fold in range(min(_FOLDS, len(labels))):
-            rows = (folds != fold).nonzero()[:, 0]
-            if requested is not None:
-                rows = rows[sample_like(labels[rows], requested, self._seed)]
-            tested = (folds == fold).nonzero()[:, 0]
-            predicted[tested] = LinearProbe.fit(features[rows], labels[rows]).predict(features[tested])
-        return predicted
-
-    def against(self, features: Tensor, labels: Tensor) -> tuple[Vote, Vote]:
-        """Classify both sets with probes that are refitted on every half."""
-        return partial(self._vote, features), partial(_Refitted(features, labels), self._features)
-
-
-class _Refitted:
-    """A probe, and probes refitted on halves of its data, cached by membership."""
-
-    def __init__(self, features: Tensor, labels: Tensor) -> None:
-        self._features, self._labels = features, labels
-        self._probe = LinearProbe.fit(features, labels)
-        self._of_halves: dict[bytes, LinearProbe] = {}
-
-    def __call__(self, queries: Tensor, rows: Tensor | None, half: Tensor | None) -> Tensor:
-        if half is None:
-            return self._probe.predict(queries)
-        key = np.packbits(half.cpu().numpy()).tobytes()
-        if key not in self._of_halves:
-            self._of_halves[key] = LinearProbe.fit(
-                self._features[half], self._labels[half], start=self._probe
-            )
-        return self._of_halves[key].predict(queries if rows is None else queries[rows])
 
 
 def class_sizes_like(requested: Tensor, there: Tensor) -> Tensor:
@@ -381,11 +192,6 @@ def sample_like(labels: Tensor, requested: Tensor, seed: int) -> Tensor:
     before = there.cumsum(dim=0) - there
     rank = _inverse(by_class(labels, seed, _CHOICE_STREAM)) - before[labels]
     return (rank < class_sizes_like(requested, there)[labels]).nonzero()[:, 0]
-
-
-def class_folds(labels: Tensor, seed: int) -> Tensor:
-    """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64."""
-    return _inverse(by_class(labels, seed, _FOLD_STREAM)) % _FOLDS
 
 
 def _like_itself(labels: Tensor, voters: Tensor, own_index: Tensor, seed: int) -> Tensor:
@@ -449,7 +255,7 @@ def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, 
     """Results of (n,) classes predicted by another tool; halves contain these images alone, and the null is unknown."""
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
     if intervals and len(labels) // 2 >= MIN_IN_HALF:
-        inside = members(len(labels), seed, FAKE_STREAM, KNNReference.halves, labels.device)
+        inside = members(len(labels), seed, FAKE_STREAM, HALVES, labels.device)
         halves = ClassTotals.stacked(
             ClassTotals.from_labels(labels[half], predicted[half], n_classes) for half in inside
         )
@@ -464,46 +270,66 @@ class Conditional(NamedTuple):
     null_share: float = 1.0
 
 
+# Predicts the classes of rows (r,) of one set from the rows of the other in a bool mask (n,); None selects all.
+_Vote = Callable[[Tensor | None, Tensor | None], Tensor]
+
+
 class ConditionalReals:
     """Labeled reals, (n, d) float32 with (n,) int64 labels from 0, against which any number of labeled fake sets is scored.
 
-    The classifier is the vote of the k nearest, or a linear probe if k is None.
+    The classifier is the vote of the k nearest images.
     """
 
     def __init__(
-        self, features: Tensor, labels: Tensor, *, k: int | None = 5, intervals: bool = True, seed: int = 0
+        self, features: Tensor, labels: Tensor, *, k: int = 5, intervals: bool = True, seed: int = 0
     ) -> None:
-        self._labels, self._intervals, self._seed = labels, intervals, seed
-        self._least_in_half = max(MIN_IN_HALF, k or 0)
-        self._reals = (
-            LinearReference(features, labels, seed=seed)
-            if k is None
-            else KNNReference(features, labels, k, seed=seed)
+        self._labels, self._k, self._intervals, self._seed = labels, k, intervals, seed
+        self._points = IndexedPoints.from_features(features, k)
+        self._by_others = self.by_others(None)
+
+    def by_others(self, requested: Tensor | None) -> Tensor:
+        """Predict the class of each real, (n,), from other reals: all, or `class_sizes_like(requested)` of each class.
+
+        A voter is left out if it represents the same share of its class as the image does of its class. Otherwise, with 5 images
+        of each class, 4 of the image's class would compete with 5 of every other.
+        """
+        every = torch.arange(len(self._labels), device=self._labels.device)
+        chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
+        points = self._points.in_same_projection(self._points.features[chosen])
+        own_index = torch.full_like(every, UNKNOWN)
+        own_index[chosen] = torch.arange(len(chosen), device=every.device)
+        voters = KNNClassifier.from_points(
+            self._points, points, self._labels[chosen], self._k, own_index=own_index
         )
-        self._by_others = self._reals.by_others(None)
+        left_out = _like_itself(self._labels[chosen], voters.index, own_index, self._seed)
+        return voters.predict(self._k, mask=~left_out)
 
     def score(
         self, features: Tensor, labels: Tensor, *, classes_of_reals: Tensor, n_classes: int
     ) -> Conditional:
         """Score (m, d) fakes that were generated for (m,) labels; `classes_of_reals` are the reals' classes among those of both."""
         requested, real = labels, classes_of_reals[self._labels]
-        by_reals, by_fakes = self._reals.against(features, labels)
+        fakes = self._points.in_same_projection(features)
+        by_reals = KNNClassifier.from_points(fakes, self._points, self._labels, self._k)
+        by_fakes = KNNClassifier.from_points(self._points, fakes, requested, self._k)
 
-        def of_fakes(rows: Tensor | None, half: Tensor | None) -> Tensor:
-            return renamed(by_reals(rows, half), classes_of_reals)
+        def of_fakes(rows: Tensor | None = None, half: Tensor | None = None) -> Tensor:
+            return renamed(by_reals.predict(self._k, rows, half), classes_of_reals)
 
-        predicted, predicted_reals = of_fakes(None, None), by_fakes(None, None)
-        fakes_of, reals_of = (torch.bincount(each, minlength=n_classes) for each in (requested, real))
-        test_halves, train_halves = self._halved((of_fakes, by_fakes), requested, real, n_classes)
-        wanted, there = fakes_of[classes_of_reals], reals_of[classes_of_reals]
+        def of_reals(rows: Tensor | None = None, half: Tensor | None = None) -> Tensor:
+            return by_fakes.predict(self._k, rows, half)
+
+        fake_sizes, real_sizes = (torch.bincount(each, minlength=n_classes) for each in (requested, real))
+        test_halves, train_halves = self._halved((of_fakes, of_reals), requested, real, n_classes)
+        wanted, there = fake_sizes[classes_of_reals], real_sizes[classes_of_reals]
         voting = class_sizes_like(wanted, there).sum()
         is_nearly_all = float(voting / there.sum()) >= _NEARLY_ALL
-        by_as_many = self._by_others if is_nearly_all else self._reals.by_others(wanted)
-        null_of_test = self._null_of_test(fakes_of, reals_of, real, classes_of_reals)
+        by_as_many = self._by_others if is_nearly_all else self.by_others(wanted)
+        null_of_test = self._null_of_test(fake_sizes, real_sizes, real, classes_of_reals)
         null_of_train = ClassTotals.from_labels(real, renamed(by_as_many, classes_of_reals), n_classes)
         return Conditional(
-            direction_of(requested, predicted, reals_of, null_of_test, test_halves),
-            direction_of(real, predicted_reals, fakes_of, null_of_train, train_halves),
+            direction_of(requested, of_fakes(), real_sizes, null_of_test, test_halves),
+            direction_of(real, of_reals(), fake_sizes, null_of_train, train_halves),
             float(voting / wanted.sum()) if wanted.any() else 1.0,
         )
 
@@ -520,12 +346,12 @@ class ConditionalReals:
         return ClassTotals(totals.right, totals.requested + lacking.double().cpu().numpy(), totals.predicted)
 
     def _halved(
-        self, votes: tuple[Vote, Vote], requested: Tensor, real: Tensor, n_classes: int
+        self, votes: tuple[_Vote, _Vote], requested: Tensor, real: Tensor, n_classes: int
     ) -> tuple[ClassTotals | None, ClassTotals | None]:
-        if not self._intervals or min(len(requested), len(real)) // 2 < self._least_in_half:
+        if not self._intervals or min(len(requested), len(real)) // 2 < max(MIN_IN_HALF, self._k):
             return None, None
         of_reals, of_fakes = (
-            members(len(labels), self._seed, stream, self._reals.halves, labels.device)
+            members(len(labels), self._seed, stream, HALVES, labels.device)
             for labels, stream in ((real, REAL_STREAM), (requested, FAKE_STREAM))
         )
         test, train = [], []

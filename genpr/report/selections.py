@@ -85,8 +85,8 @@ def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
         best = sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
         pictures += [_with_nearest(scores, "fake", row, group=group) for row in best]
     summary = scores.result.labels
-    known = {"knn": "the nearest reals", "linear": "a linear classifier of the reals"}
-    name = "a classifier" if summary is None else known.get(summary.classifier, summary.classifier)
+    name = "a classifier" if summary is None else summary.classifier
+    name = "the nearest reals" if name == "knn" else name
     sentence = (
         f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
         f"{shown(name, longest=_LABEL)}, which may be wrong. Shown are the most realistic fakes of the most frequent "

@@ -138,8 +138,6 @@ RUNS: dict[str, list[str]] = {
     "score-threshold": ["score", "real", "fake", *PLAIN, "--fail-under", "recall=1.5"],
     "score-per-class": ["score", "real", "fake", *QUICK, "--per-class", "--min-per-class", "10"],
     "score-labels": ["score", "real", "fake", *QUICK, "--labels"],
-    "score-labels-linear": ["score", "real", "fake", *QUICK,
-                            "--labels", "--classifier", "linear", "--no-intervals"],
     "score-csv": ["score", "real", "fake", *QUICK, "--csv", "samples.csv"],
     "score-page": ["score", "real", "odd", *QUICK, "--no-cache", "--html", "score.html"],
     "score-panel": ["score", "real", "fake", *QUICK, "--extractor", "pixels", "--html", "panel.html"],

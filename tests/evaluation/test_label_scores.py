@@ -17,7 +17,6 @@ from genpr.evaluation.compare import compare
 from genpr.evaluation.result import Confusion, LabelRow, result_of
 from genpr.metrics.classification_accuracy import ConditionalReals
 from genpr.metrics.uncertainty import interval_of
-from genpr.report.score_tables import score_table
 
 FIVE = genpr.LabelOptions().names
 QUICK = {"metrics": ["precision", "recall"], "control": False}
@@ -117,17 +116,6 @@ def test_all_scoring_functions_accept_labels(sides, good):
     elsewhere = genpr.Evaluator(real, labels=options(real_labels, other), **QUICK)
     assert elsewhere.recipe != evaluator.recipe
     assert genpr.Evaluator(real, **QUICK).recipe.keys() == evaluator.recipe.keys() - {"labels"}
-
-
-def test_linear_probe_and_vote_are_not_compared(sides, good):
-    real, real_labels, fake, fake_labels, _ = sides
-    probe = genpr.score(real, fake, labels=options(real_labels, fake_labels, classifier="linear"), **QUICK)
-    metric = probe.metrics["label.gan_test"]
-    assert metric.value > 0.9
-    assert (metric.k, metric.null_source, len(metric.replicates)) == (None, "cross-fitting", 10)
-    assert (probe.labels.classifier, probe.labels.k) == ("linear", None)
-    assert probe.fingerprint != good.fingerprint
-    assert score_table(probe).count("by a linear probe") == 1
 
 
 def test_predictions_may_be_read_from_a_file(sides, tmp_path):

@@ -1,24 +1,18 @@
-"""GAN-test and GAN-train by k-NN classifiers and linear probes: definitions, nulls of perfect generators, intervals."""
+"""GAN-test and GAN-train by k-NN classifiers: definitions, nulls of perfect generators, intervals."""
 
 import numpy as np
 import pytest
 import torch
 from label_blobs import blobs, predicted_by_definition
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from genpr.metrics import classification_accuracy
 from genpr.metrics.classification_accuracy import (
-    L2,
     RATES,
     UNKNOWN,
     ClassTotals,
     ConditionalReals,
     KNNClassifier,
-    KNNReference,
-    LinearProbe,
     by_class,
-    class_folds,
     class_sizes_like,
     members,
     plurality,
@@ -28,7 +22,6 @@ from genpr.neighbors.index import Projection
 
 K = 3
 THREE = torch.arange(3)
-VOTE_AND_PROBE = pytest.mark.parametrize("k", [K, None], ids=["vote", "probe"])
 
 
 def accuracy(totals):
@@ -135,40 +128,33 @@ def test_classes_are_sampled_in_proportion(requested, available, taken):
     assert class_sizes_like(torch.tensor(requested), torch.tensor(available)).tolist() == taken
 
 
-@VOTE_AND_PROBE
-def test_perfect_generator_scores_the_null(k):
+def test_perfect_generator_scores_the_null():
     random, gaps = np.random.default_rng(4), []
-    for _ in range(12 if k else 6):
+    for _ in range(12):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
-        one = score(real, fake, k=k, intervals=False)
+        one = score(real, fake, intervals=False)
         directions = [(each.totals.rates(), each.null.rates()) for each in (one.test, one.train)]
         gaps.append([rates[rate] - null[rate] for rates, null in directions for rate in RATES])
     gap, error = np.mean(gaps, axis=0), np.std(gaps, axis=0) / np.sqrt(len(gaps))
-    # Half as many reals vote as fakes do, and a probe misses a fifth: the null may be a little low.
+    # Half as many reals vote as fakes do: the null may be a little low.
     assert (np.abs(gap) < 3 * error + 0.02).all()
 
 
-@VOTE_AND_PROBE
-def test_null_of_small_classes_is_unbiased(k):
-    # Of 5 images of a class 4 stood against 5 of every other: perfect generators scored .17 to .2 (a vote: .04) above it.
+def test_null_of_small_classes_is_unbiased():
+    # Of 5 images of a class 4 stood against 5 of every other: perfect generators scored .04 above it.
     random, gaps = np.random.default_rng(8), []
     for _ in range(6):
         real, fake = (blobs(random, [5] * 80, d=12, spread=0.7) for _ in range(2))
         places = torch.arange(80)
-        one = score(real, fake, k=k, classes_of_reals=places, n_classes=80, intervals=False)
+        one = score(real, fake, classes_of_reals=places, n_classes=80, intervals=False)
         gaps.append(accuracy(one.test.totals) - accuracy(one.test.null))
     assert abs(np.mean(gaps)) < 0.03
 
 
-def test_folds_have_a_fifth_of_each_class_and_single_images_are_misclassified():
-    labels = torch.tensor([0, 1, 2] * 10 + [0] * 23)
-    folds = class_folds(labels, 3)
-    for rows in (labels == 0, labels == 1, labels == 2, labels >= 0):
-        sizes = torch.bincount(folds[rows], minlength=5)
-        assert sizes.max() - sizes.min() <= 1
-    real = blobs(np.random.default_rng(9), [20, 1, 20])
-    assert KNNReference(*real, K, seed=0).by_others(None)[20] in (0, 2)
+def test_single_images_of_a_class_are_misclassified():
+    features, labels = blobs(np.random.default_rng(9), [20, 1, 20])
+    assert ConditionalReals(features, labels, k=K).by_others(None)[20] in (0, 2)
 
 
 def test_halves_are_complementary_and_scored_separately(sides, found):
@@ -198,13 +184,12 @@ def test_chance_is_that_of_the_largest_class_or_of_uniform_guesses(found):
     assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
 
 
-@VOTE_AND_PROBE
-def test_classes_may_be_in_one_set_only(k):
+def test_classes_may_be_in_one_set_only():
     random = np.random.default_rng(5)
     # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
     (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
     fakes = y, torch.tensor([0, 2, 3])[y_labels]
-    how = {"classes_of_reals": torch.tensor([0, 1, 3]), "n_classes": 4, "k": k}
+    how = {"classes_of_reals": torch.tensor([0, 1, 3]), "n_classes": 4}
     one = score((x, x_labels), fakes, **how)
     assert one.test.totals.requested.tolist() == [20, 0, 20, 20]
     assert one.test.totals.right[2] == 0
@@ -218,29 +203,6 @@ def test_classes_may_be_in_one_set_only(k):
     assert one.train.totals.right[1] == 0
     assert one.train.null.right[1] == 0  # there are no fakes of it, so its reals do not count for the null
     assert one.test.totals.right[[0, 3]].sum() > 35
-
-
-def test_probe_is_tested_on_held_out_images():
-    random = np.random.default_rng(6)
-    noise = torch.tensor(random.normal(size=(60, 80)), dtype=torch.float32)
-    labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
-    one = ConditionalReals(noise, labels, k=None, intervals=False)
-    again = one.score(noise, labels, classes_of_reals=torch.arange(2), n_classes=2)
-    assert accuracy(again.test.totals) == 1
-    assert accuracy(again.test.null) < 0.75
-
-
-def test_halves_of_a_probe_are_separate_fits():
-    random = np.random.default_rng(7)
-    real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
-    how = {"classes_of_reals": torch.arange(2), "n_classes": 2, "k": None}
-    one = score(real, fake, **how)
-    assert one.test.halves.right.shape == (10, 2)
-    halves = [members(60, 0, stream, 10, THREE.device)[3] for stream in (0, 1)]
-    pairs = zip((real, fake), halves, strict=True)
-    alone = score(*((features[half], labels[half]) for (features, labels), half in pairs), **how)
-    assert one.test.halves.right[3].tolist() == alone.test.totals.right.tolist()
-    assert one.train.halves.right[3].tolist() == alone.train.totals.right.tolist()
 
 
 def test_few_images_have_no_intervals():
@@ -315,37 +277,3 @@ def test_fewer_points_than_k_is_not_an_error():
     assert classifier_of(points, points, torch.tensor([0, 1]), 5).predict(5).tolist() == [0, 1]
     alone = classifier_of(points[:1], points[:1], torch.tensor([3]), 5, own_index=torch.tensor([0]))
     assert alone.predict(5).tolist() == [UNKNOWN]
-
-
-def test_probe_agrees_with_scikit_learn(monkeypatch):
-    monkeypatch.setattr(classification_accuracy, "_ROWS", 37)
-    random, scale = np.random.default_rng(3), torch.logspace(-2, 3, 12)
-    features, labels = blobs(random, [120, 60, 40, 30], d=12, spread=0.6)
-    queries, _ = blobs(random, [100, 100, 100, 100], d=12, spread=0.6)
-    features, queries = features * scale + 50, queries * scale + 50
-    found = LinearProbe.fit(features, labels)
-    scaler = StandardScaler().fit(features.double().numpy())
-    model = LogisticRegression(C=1 / (L2 * len(features)), tol=1e-6, max_iter=2000)
-    model.fit(scaler.transform(features.double().numpy()), labels.numpy())
-    # Softmax does not know a shift that all classes share.
-    ours = found.weight - found.weight.mean(dim=1, keepdim=True)
-    assert np.abs(ours.T.numpy() - model.coef_).max() < 3e-3
-    theirs = model.predict(scaler.transform(queries.double().numpy()))
-    assert (found.predict(queries).numpy() == theirs).mean() > 0.99
-    # From a start that is near, the end is the same.
-    again = LinearProbe.fit(features, labels, start=found)
-    assert (again.weight - found.weight).abs().max() < 3e-3
-
-
-def test_probe_is_deterministic_and_predicts_only_classes_it_was_fitted_to():
-    features, labels = blobs(np.random.default_rng(3), [30, 0, 30, 0], d=3)
-    features = torch.cat([features, torch.full((60, 1), 7.0)], dim=1)  # a constant feature
-    torch.manual_seed(1)
-    first = LinearProbe.fit(features, labels)
-    torch.manual_seed(2)
-    state = torch.get_rng_state()
-    assert torch.equal(first.weight, LinearProbe.fit(features, labels).weight)
-    assert torch.equal(state, torch.get_rng_state())
-    assert set(first.predict(100 * torch.randn(200, 4)).tolist()) <= {0, 2}
-    single = LinearProbe.fit(features[30:], labels[30:])
-    assert set(single.predict(features).tolist()) == {2}
