@@ -32,7 +32,7 @@ class Task:
     """The data to rank.
 
     Attributes:
-        queries: Number of queries; each has one to three relevant candidates, of grade 1 to 3, whose mean it is near.
+        queries: Number of queries; each has one to three relevant candidates, whose mean it is near.
         candidates: Number of candidates, Gaussian.
         d: Features.
         whole: Queries whose whole rankings it gets.
@@ -45,24 +45,18 @@ class Task:
     whole: int
     threads: int
 
-    def made(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[list[int]], list[list[int]]]:
-        """Features of queries and of candidates, what is relevant, and its grades."""
+    def made(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[list[int]]]:
+        """Features of queries and of candidates, and what is relevant."""
         rng = np.random.default_rng(0)
         candidates = rng.standard_normal((self.candidates, self.d), dtype=np.float32)
         queries = rng.standard_normal((self.queries, self.d), dtype=np.float32)
         count = rng.integers(1, 4, size=self.queries)
         relevant = rng.integers(0, self.candidates // 3, size=(self.queries, 3)) * 3 + np.arange(3)
-        grades = rng.integers(1, 4, size=(self.queries, 3))
         for place in range(3):
             has = count > place
             queries[has] += 0.15 * candidates[relevant[has, place]]
         rows = [row[:n] for row, n in zip(relevant.tolist(), count.tolist(), strict=True)]
-        return (
-            queries,
-            candidates,
-            rows,
-            [row[:n] for row, n in zip(grades.tolist(), count.tolist(), strict=True)],
-        )
+        return queries, candidates, rows
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,11 +98,11 @@ def main(queries: int, candidates: int, d: int, whole: int, threads: int, out: P
 
 def _scored(task: Task) -> Facts:
     """Metrics from features: similarities in blocks, places, means, intervals, chance."""
-    queries, candidates, relevant, grades = task.made()
-    genpr.ranking_metrics((queries[:100], candidates), relevant[:100], relevance=grades[:100], ks=_KS)
+    queries, candidates, relevant = task.made()
+    genpr.ranking_metrics((queries[:100], candidates), relevant[:100], ks=_KS)
     with PeakMemory() as memory:
         start = perf_counter()
-        found = genpr.ranking_metrics((queries, candidates), relevant, relevance=grades, ks=_KS)
+        found = genpr.ranking_metrics((queries, candidates), relevant, ks=_KS)
         seconds = perf_counter() - start
     values = {name: found[name].value for name in found}
     return {"seconds": seconds, "peak_bytes": memory.above_level, "values": values, "text": str(values)}
@@ -116,7 +110,7 @@ def _scored(task: Task) -> Facts:
 
 def _products(task: Task) -> Facts:
     """The float32 products of the same blocks alone: what any search through all pairs takes at least."""
-    queries, candidates, _, _ = task.made()
+    queries, candidates, _ = task.made()
     right = torch.from_numpy(candidates).T
     start = perf_counter()
     for block in torch.from_numpy(queries).split(2048):  # type: ignore[no-untyped-call]
@@ -128,10 +122,10 @@ def _whole(task: Task) -> Facts:
     """Metrics of whole rankings, given as scores to both."""
     ranx: Any = import_module("ranx")
     task = Task(task.whole, task.candidates, task.d, task.whole, task.threads)
-    queries, candidates, relevant, grades = task.made()
+    queries, candidates, relevant = task.made()
     queries, candidates = queries.astype(np.float64), candidates.astype(np.float64)
     scores = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
-    qrels = _qrels([[f"d{one}" for one in row] for row in relevant], grades)
+    qrels = {f"q{at:07}": {f"d{one}": 1 for one in row} for at, row in enumerate(relevant)}
     run = {
         f"q{at:07}": {f"d{one}": score for one, score in enumerate(row)}
         for at, row in enumerate(scores.tolist())
@@ -140,19 +134,12 @@ def _whole(task: Task) -> Facts:
     ranx.evaluate(ranx.Qrels(_first(qrels, 20)), ranx.Run(_first(run, 20)), names)
     timed = _timed_ranx(qrels, run, names)
     start = perf_counter()
-    ours = genpr.ranking_metrics(scores, relevant, relevance=grades, ks=_KS)
+    ours = genpr.ranking_metrics(scores, relevant, ks=_KS)
     seconds = perf_counter() - start
     mine = {name: ours[name].per_query for name in ours}
     pairs = {name: (timed["values"][name], mine[our_name]) for name, our_name in _POOLS.items()}
     pairs |= _at_cuts(timed["values"], mine)
     return {"seconds": seconds, **_without_values(timed), **_agreement(pairs)}
-
-
-def _qrels(expected: Sequence[Sequence[str]], grades: Sequence[Sequence[int]]) -> dict[str, dict[str, int]]:
-    return {
-        f"q{at:07}": dict(zip(ids, row, strict=True))
-        for at, (ids, row) in enumerate(zip(expected, grades, strict=True))
-    }
 
 
 def _first(table: dict[str, Any], count: int) -> dict[str, Any]:

@@ -105,6 +105,8 @@ def copy_detection(
         raise UsageError(f"threshold must be a cosine, not {threshold!r:.60}", code="bad-threshold")
     check_count(seed, "seed", minimum=0)
     check_count(null_rows, "null_rows", minimum=1)
+    if block_bytes is not None:
+        check_count(block_bytes, "block_bytes", minimum=1)
     pairs = feature_pairs((generated, train), ("generated", "train"), device, block_bytes)
     reals = pairs.right
     check_rows(reals, "train", k=1)

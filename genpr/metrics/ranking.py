@@ -42,7 +42,6 @@ from genpr.validation import (
 )
 
 Relevant: TypeAlias = NDArray[Any] | Tensor | Sequence[int] | Sequence[Iterable[int]]
-Grades: TypeAlias = NDArray[Any] | Tensor | Sequence[float] | Sequence[Iterable[float]]
 Counts: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.float64]
 _Wide: TypeAlias = NDArray[np.floating[Any]]
@@ -57,7 +56,6 @@ def ranking_metrics(
     relevant: Relevant,
     *,
     ks: Sequence[int] = (1, 5, 10),
-    relevance: Grades | None = None,
     pools: NDArray[Any] | Tensor | None = None,
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
@@ -76,8 +74,6 @@ def ranking_metrics(
         relevant: The candidate that is relevant to each query, (q,), or a list of them per query; a query without any is left
             out and counted.
         ks: Cutoffs of rankings for `hit_k` and others, at most the smallest pool.
-        relevance: Positive grades in the shape of `relevant`, for NDCG; None if all are 1. A grade is its gain: pass 2^g - 1
-            for the exponential one.
         pools: (q, p) candidates that each query ranks, including the relevant ones, -1 for none; None for all candidates.
         groups: Group of each query (q,): for intervals, queries of one group are drawn together. None if each is drawn alone.
         seed: Of the halves for intervals.
@@ -103,6 +99,8 @@ def ranking_metrics(
         (0.3333, (3, 3))
     """
     check_count(seed, "seed", minimum=0)
+    if block_bytes is not None:
+        check_count(block_bytes, "block_bytes", minimum=1)
     scorer = _scorer(scores, device, block_bytes)
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
@@ -113,66 +111,62 @@ def ranking_metrics(
     )
     if not cuts or len(set(cuts)) < len(cuts):
         raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
-    items, index = _check_relevant(relevant, relevance, candidates, n)
-    counter = RankCounter(scorer, items.query, index)
+    count, index = _check_relevant(relevant, candidates, n)
+    query = np.repeat(np.arange(n), count)
+    counter = RankCounter(scorer, query, index)
     if checked is None:
         counter.count_all(progress)
     else:
         counter.count_pools(checked, progress, block_bytes)
     places = counter.above.cpu().numpy(), counter.tied.cpu().numpy()
-    by_chance = np.zeros_like(items.query), pool[items.query]  # all of the pool have one score
+    by_chance = np.zeros_like(query), pool[query]  # all of the pool have one score
     values, chance = (
-        _pool_values(TiedRanks.from_candidates(items.query, above, tied, items.gains), items, pool, cuts)
+        TiedRanks.from_candidates(count, query, above, tied).values(pool, cuts)
         for above, tied in (places, by_chance)
     )
     return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
-class RelevantItems:
-    """Relevant items of q queries, those of the first query first."""
-
-    count: Counts  # (q,) items of each query
-    gains: Numbers  # (p,) float64, of each item in DCG
-
-    @property
-    def query(self) -> Counts:
-        """The query of each relevant one, (p,)."""
-        return np.repeat(np.arange(len(self.count)), self.count)
-
-    def ideal(self, cut: Counts) -> Numbers:
-        """DCG of the best order, up to place `cut` (q,): (q,)."""
-        query = self.query
-        best = self.gains[np.lexsort((-self.gains, query))]
-        place = np.arange(len(best)) - np.searchsorted(query, query)
-        within = place < cut[query]
-        worth = best[within] * discounts(int(self.count.max(initial=0)))[place[within]]
-        return _totals(query[within], worth, len(cut))
-
-
-@dataclass(frozen=True, slots=True)
 class TiedRanks:
-    """Where relevant candidates are, (p,) each, sorted by query, then by place.
+    """Where the relevant candidates of q queries are, (p,) each, sorted by query, then by place.
 
     `above` is g, `tied` e, `relevant_above` a and `relevant_tied` r of the module's docstring.
     """
 
+    count: Counts  # (q,) relevant candidates of each query
     query: Counts
     above: Counts
     tied: Counts
     relevant_above: Counts
     relevant_tied: Counts
-    gain: Numbers
 
     @classmethod
-    def from_candidates(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
+    def from_candidates(cls, count: Counts, query: Counts, above: Counts, tied: Counts) -> TiedRanks:
         """Sort the places (p,) of relevant candidates, and count those before each."""
-        order = np.lexsort((gain, above, query))
-        query, above, tied, gain = query[order], above[order], tied[order], gain[order]
+        order = np.lexsort((above, query))
+        query, above, tied = query[order], above[order], tied[order]
         place = query * (above.max(initial=0) + 1) + above
         first_of_query, first_of_score = np.searchsorted(query, query), np.searchsorted(place, place)
         relevant_tied = np.searchsorted(place, place, side="right") - first_of_score
-        return cls(query, above, tied, first_of_score - first_of_query, relevant_tied, gain)
+        return cls(count, query, above, tied, first_of_score - first_of_query, relevant_tied)
+
+    def values(self, pool: Counts, ks: Sequence[int]) -> PerQuery:
+        """Metrics of rankings of whole pools of (q,) candidates, by name; `ks` is where rankings are cut."""
+        r, whole = self.count, np.maximum(self.count, 1)
+        values = {"r_precision": self.found(r) / whole}
+        for k in ks:
+            cut = np.full(len(r), k)
+            found = self.found(cut)
+            values |= {f"hit_{k}": self.hit(cut), f"precision_{k}": found / k}
+            values |= {f"recall_{k}": found / whole, f"ndcg_{k}": self.ndcg(cut)}
+        values |= {
+            "mrr": self.reciprocal(pool),
+            "ndcg": self.ndcg(pool),
+            "map": self.precisions(pool) / whole,
+        }
+        # At most 1, which means over orders may exceed by rounding.
+        return {name: np.where(r > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
 
     def found(self, cut: Counts) -> Numbers:
         """Relevant ones up to place `cut` (q,): (q,), mean over orders."""
@@ -211,10 +205,15 @@ class TiedRanks:
         total = (self.relevant_above + 1) * inverse + others * (reach - (self.above + 1) * inverse)
         return _totals(self.query, total / self.tied, len(cut))
 
-    def discounted_gain(self, cut: Counts) -> Numbers:
-        """DCG up to place `cut` (q,): (q,), mean over orders."""
-        mean = _between(discounts(self._length()), self.above, self._reach(cut)) / self.tied
-        return _totals(self.query, self.gain * mean, len(cut))
+    def ndcg(self, cut: Counts) -> Numbers:
+        """DCG up to place `cut` (q,) over that of the best order: (q,), mean over orders."""
+        length = max(self._length(), int(self.count.max(initial=0)))
+        discounts = np.log2(np.arange(2, length + 2, dtype=np.longdouble)) ** -1
+        mean = _between(discounts[: self._length()], self.above, self._reach(cut)) / self.tied
+        ideal: Numbers = np.cumsum(discounts.astype(np.float64))[
+            np.maximum(np.minimum(self.count, cut), 1) - 1
+        ]
+        return _totals(self.query, mean, len(cut)) / ideal
 
     def _reach(self, cut: Counts) -> Counts:
         reach: Counts = np.clip(cut[self.query] - self.above, 0, self.tied)
@@ -234,11 +233,6 @@ class TiedRanks:
         return _between(terms, self.above[rows], reach)
 
 
-def discounts(length: int) -> _Wide:
-    """1 / log2(1 + place) of places 1 to `length`."""
-    return np.log2(np.arange(2, length + 2, dtype=np.longdouble)) ** -1
-
-
 def _totals(query: Counts, values: Numbers | _Wide, queries: int) -> Numbers:
     return np.bincount(query, values.astype(np.float64), queries).astype(np.float64)
 
@@ -256,25 +250,6 @@ def _first_of_several(above: int, tied: int, relevant: int, reach: int) -> float
     j = np.arange(1, min(reach, tied - relevant + 1) + 1)
     none_before = np.cumprod(np.concatenate([[1.0], (tied - relevant - j[:-1] + 1) / (tied - j[:-1] + 1)]))
     return float(np.sum(none_before[: len(j)] * relevant / (tied - j + 1) / (above + j)))
-
-
-def _pool_values(places: TiedRanks, items: RelevantItems, pool: Counts, ks: Sequence[int]) -> PerQuery:
-    """Metrics of rankings of whole pools of (q,) candidates, by name; `ks` is where rankings are cut."""
-    r, whole = items.count, np.maximum(items.count, 1)
-
-    def ndcg(cut: Counts) -> Numbers:
-        ideal = items.ideal(cut)
-        return places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0)
-
-    values = {"r_precision": places.found(r) / whole}
-    for k in ks:
-        cut = np.full(len(r), k)
-        found = places.found(cut)
-        values |= {f"hit_{k}": places.hit(cut), f"precision_{k}": found / k}
-        values |= {f"recall_{k}": found / whole, f"ndcg_{k}": ndcg(cut)}
-    values |= {"mrr": places.reciprocal(pool), "ndcg": ndcg(pool), "map": places.precisions(pool) / whole}
-    # At most 1, which means over orders may exceed by rounding.
-    return {name: np.where(r > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -430,42 +405,31 @@ def _as_list(value: object, name: str) -> list[Any]:
     return value if type(value) is list else list(value)
 
 
-def _rows(given: object, name: str, kinds: str) -> tuple[list[int], NDArray[Any]]:
-    """Lengths of a list per query, and all numbers of these; a number alone stands for a list of one."""
-    rows = [[row] if isinstance(row, Real) else _as_list(row, name) for row in _as_list(given, name)]
+def _check_relevant(relevant: Relevant, candidates: int, n: int) -> tuple[Counts, Counts]:
+    """Number of relevant candidates of each of n queries, (n,), and these candidates, (p,)."""
+    rows = [
+        [row] if isinstance(row, Real) else _as_list(row, "relevant")
+        for row in _as_list(relevant, "relevant")
+    ]
+    counts = np.array(list(map(len, rows)), dtype=np.int64)
     try:
-        flat = np.asarray(list(chain(*rows)))
+        index = np.asarray(list(chain(*rows)))
     except ValueError:  # lists within lists
-        flat = np.zeros((1, 1))
-    if flat.size and (flat.ndim != 1 or flat.dtype.kind not in kinds):
-        raise DataError(f"{name} must hold numbers, or lists of them per query", code=f"bad-{name}")
-    return list(map(len, rows)), flat
-
-
-def _check_relevant(
-    relevant: Relevant, relevance: Grades | None, candidates: int, n: int
-) -> tuple[RelevantItems, Counts]:
-    """Relevant items of each of n queries, and the candidate (p,) of each item."""
-    counts, index = _rows(relevant, "relevant", "iu")
-    index = index.astype(np.int64)
-    different = np.unique(np.repeat(np.arange(len(counts)), counts) * candidates + index)
-    if len(counts) != n or len(different) < len(index) or not ((index >= 0) & (index < candidates)).all():
+        index = np.zeros((1, 1))
+    fits = len(counts) == n and (not index.size or (index.ndim == 1 and index.dtype.kind in "iu"))
+    if fits:
+        index = index.astype(np.int64)
+        different = np.unique(np.repeat(np.arange(n), counts) * candidates + index)
+        fits = len(different) == len(index) and bool(((index >= 0) & (index < candidates)).all())
+    if not fits:
         text = f"relevant must hold for each of {n:,} queries a candidate from 0 to {candidates - 1}, or different ones"
         raise DataError(text, code="bad-relevant")
-    of_queries, grades = counts, np.ones(len(index))
-    if relevance is not None:
-        of_queries, grades = _rows(relevance, "relevance", "iuf")
-    if of_queries != counts:
-        raise DataError("relevance must have the shape of relevant", code="bad-relevance")
-    gains = grades.astype(np.float64)
-    if not ((gains > 1e-300) & (gains < 1e300)).all():
-        raise DataError("relevance grades must be positive and finite", code="bad-relevance")
-    return RelevantItems(np.array(counts, dtype=np.int64), gains), index
+    return counts, index
 
 
 def _scorer(scores: object, device: str | torch.device, block_bytes: int | None) -> Scorer:
     if not isinstance(scores, tuple):
-        return ScoreMatrix(_check_scores(scores), _check_bytes(block_bytes))
+        return ScoreMatrix(_check_scores(scores), block_bytes)
     if len(scores) != 2:
         raise UsageError("a tuple of scores is the features of queries and of candidates", code="bad-scores")
     return feature_pairs(scores, ("queries", "candidates"), device, block_bytes)
@@ -485,11 +449,7 @@ def feature_pairs(
     for rows, name in zip((left, right), names, strict=True):
         check_rows(rows, name, k=0)
         check_no_zero_rows(rows, name)
-    return FeaturePairs(left, right, _check_bytes(block_bytes))
-
-
-def _check_bytes(block_bytes: int | None) -> int | None:
-    return None if block_bytes is None else check_count(block_bytes, "block_bytes", minimum=1)
+    return FeaturePairs(left, right, block_bytes)
 
 
 def _check_scores(scores: object) -> Tensor:

@@ -23,16 +23,12 @@ def test_rankings_of_whole_pools_equal_ranx():
     rng = np.random.default_rng(1)
     scores = rng.permuted(np.tile(np.arange(25), (40, 1)), axis=1)
     relevant = [rng.permutation(25)[: rng.integers(1, 6)] for _ in range(40)]
-    grades = [rng.integers(1, 4, size=len(ids)) for ids in relevant]
-    ours = ranking_metrics(scores, relevant, relevance=grades, ks=KS)
+    ours = ranking_metrics(scores, relevant, ks=KS)
     names = {"mrr": "mrr", "ndcg": "ndcg", "map": "map", "r-precision": "r_precision"}
     for k in KS:
         names |= {f"hit_rate@{k}": f"hit_{k}", f"precision@{k}": f"precision_{k}"}
         names |= {f"recall@{k}": f"recall_{k}", f"ndcg@{k}": f"ndcg_{k}"}
-    qrels = {
-        f"q{at}": {f"d{one}": int(grade) for one, grade in zip(ids, row, strict=True)}
-        for at, (ids, row) in enumerate(zip(relevant, grades, strict=True))
-    }
+    qrels = {f"q{at}": {f"d{one}": 1 for one in ids} for at, ids in enumerate(relevant)}
     run = {
         f"q{at}": {f"d{one}": float(score) for one, score in enumerate(row)} for at, row in enumerate(scores)
     }

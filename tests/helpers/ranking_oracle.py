@@ -16,16 +16,16 @@ def orders(scores):
         yield [candidate for part in parts for candidate in part]
 
 
-def of_order(order, grades, k):
-    """Every metric of one ranking; `grades` maps what is relevant to its gain. Logarithms are floats."""
-    relevant, top = set(grades), order[:k]
+def of_order(order, relevant, k):
+    """Every metric of one ranking. Logarithms are floats."""
+    relevant, top = set(relevant), order[:k]
     n = len(relevant)
     hits = [place for place, candidate in enumerate(order, 1) if candidate in relevant]
 
     def dcg(candidates):
-        return math.fsum(grades.get(c, 0) / math.log2(place + 1) for place, c in enumerate(candidates, 1))
+        return math.fsum((c in relevant) / math.log2(place + 1) for place, c in enumerate(candidates, 1))
 
-    ideal = sorted(grades, key=lambda c: -grades[c])
+    ideal = list(relevant)
     found = len(relevant & set(top))
     return {
         "r_precision": Fraction(len(relevant & set(order[:n])), n),
@@ -39,7 +39,7 @@ def of_order(order, grades, k):
     }
 
 
-def expected(scores, grades, k):
+def expected(scores, relevant, k):
     """Means over all orders."""
-    found = [of_order(order, grades, k) for order in orders(scores)]
+    found = [of_order(order, relevant, k) for order in orders(scores)]
     return {name: float(sum(each[name] for each in found) / len(found)) for name in found[0]}
