@@ -202,7 +202,6 @@ def entity_result(
     # A classifier has no unreadable answers.
     scores = {k: v for k, v in metrics.scores.items() if k != "failure_rate" or "classifier" not in summary}
     name = None if extractor is None else extractor.name
-    bounds = {k: v.bounds for k, v in scores.items() if v.bounds is not None}
     return conditional_result(
         extractor,
         metrics={f"entity.{k}": metric_value(v, extractor=name, variant=variant) for k, v in scores.items()},
@@ -214,7 +213,6 @@ def entity_result(
         entities=results.EntitySummary(
             n_answers=metrics.n,
             rows=tuple(results.EntityRow(*row) for row in metrics.entities),
-            bounds=tuple(results.EntityBounds(f"entity.{each}", *ends) for each, ends in bounds.items()),
             undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
             vocabulary=None if closed is None else len(closed),
             **summary,

@@ -268,15 +268,6 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class EntityBounds:
-    """Bounds of a metric for unreadable answers."""
-
-    metric: str  # its name
-    low: float  # its value if all unreadable answers were wrong
-    high: float  # its value if all unreadable answers were right
-
-
-@dataclass(frozen=True)
 class EntityThreshold:
     """The threshold of the score of an entity."""
 
@@ -312,7 +303,6 @@ class EntitySummary:
     n_answers: int  # answers that were to be read
     rows: tuple[EntityRow, ...]  # one per entity, the worst first
     unreadable: tuple[Unreadable, ...]  # answers without a reading
-    bounds: tuple[EntityBounds, ...] = ()  # how far these could move the scores; empty where all were read
     undefined: tuple[tuple[str, str], ...] = ()  # metrics without a value, and why
     vocabulary: int | None = None  # entities of the closed vocabulary; None where anything may be there
     classifier: ClassifierSummary | None = None  # what saw the entities in images

@@ -1,7 +1,7 @@
 """Which of the expected entities are found: recall, precision against a closed list, and unreadable answers.
 
 Per image i, E_i is the set of expected entities and F_i that of the found ones. Images with an unreadable answer are in no
-score; a separate rate counts them, and bounds show how much they could change.
+score; a separate rate counts them.
 
     recall        mean over images of |F_i & E_i| / |E_i|
     micro_recall  the same pairs pooled: sum of |F_i & E_i| / sum of |E_i|
@@ -21,7 +21,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,12 +40,12 @@ from genpr.metrics.uncertainty import (
     standard_error,
 )
 
-_OF_EXPECTED = ("recall", "micro_recall", "macro_recall", "all_found")
-ENTITY_METRICS = (*_OF_EXPECTED, "precision", "micro_precision", "macro_precision", "failure_rate")
+ENTITY_METRICS = (
+    *("recall", "micro_recall", "macro_recall", "all_found"),
+    *("precision", "micro_precision", "macro_precision", "failure_rate"),
+)
 """In display order."""
 
-# The number of entities in an unreadable answer is unknown, so pooled precisions have no bounds.
-_BOUNDED = frozenset((*_OF_EXPECTED, "precision"))
 _NOTHING_EXPECTED = "no image with a readable answer has an expected entity"
 _OPEN = "precision needs a closed vocabulary or a list of excluded entities; without them, no found entity is wrong"
 _NOTHING_FOUND = "no found entity is known to be right or wrong"
@@ -60,8 +60,6 @@ class EntityScore:
 
     value: float  # between 0 and 1
     interval: Interval | None  # 95 %, over `n` images, or groups that share a prompt; None for fewer than 10
-    # the value with all unreadable answers wrong, and with all right; None if unknown
-    bounds: tuple[float, float] | None
     n: int
     replicates: Tensor | None  # (100,) float64, of complementary halves; None where there is no interval
 
@@ -104,30 +102,22 @@ class _Table:
     expected: csr_array  # by images with a readable answer
     hits: csr_array  # expected and found
     wrong: csr_array  # found and wrong
-    missing: csr_array  # expected by images with an unreadable answer
     n_forbidden: Tensor  # float64, finds that the image excludes
     demands: Tensor  # bool, whether anything is expected or excluded
     is_unreadable: Tensor  # bool
     unit: Tensor  # int64, group of the image
     judged: Collection[str]  # entities that can be wrong
-    filling: float = torch.nan  # what unreadable images count: 0 for all wrong, 1 for all right
-
-    def filled(self, *, right: bool) -> _Table:
-        """The same with all unreadable answers right, or with all wrong."""
-        hits = self.hits + self.missing if right else self.hits
-        return replace(self, expected=self.expected + self.missing, hits=hits, filling=float(right))
 
     @cached_property
     def values(self) -> dict[str, Tensor]:
         """Values of images, (images,) float64, of the metrics that are means over images; NaN where one has no value."""
         n_expected, n_hits, n_wrong = self.sums
-        is_filled = self.is_unreadable & self.demands
         all_found = ((n_hits == n_expected) & (self.n_forbidden == 0)).double()
         all_found[self.is_unreadable | ~self.demands] = torch.nan
         return {
             "recall": n_hits / n_expected,
-            "all_found": torch.where(is_filled, self.filling, all_found),
-            "precision": torch.where(is_filled, self.filling, n_hits / (n_hits + n_wrong)),
+            "all_found": all_found,
+            "precision": n_hits / (n_hits + n_wrong),
             "failure_rate": self.is_unreadable.double(),
         }
 
@@ -213,11 +203,12 @@ def _count(
             n_forbidden[i] = len(there & forbidden[i])
             wrong = ((there & closed) - required) | (there & forbidden[i])
             kinds = {"expected": required, "hits": required & there, "wrong": wrong}
-        # Entities are numbered in order of occurrence.
+        # Entities are numbered in order of occurrence, also in images with an unreadable answer.
         for kind, names in kinds.items():
             pairs[kind] += [(i, number.setdefault(name, len(number))) for name in sorted(names)]
     matrices = {}
-    for kind, each in pairs.items():
+    for kind in ("expected", "hits", "wrong"):
+        each = pairs[kind]
         places = np.array(each, dtype=np.int64).reshape(-1, 2).T
         matrices[kind] = csr_array((np.ones(len(each)), places), shape=(len(expected), len(number)))
     units: dict[Hashable, int] = {}
@@ -257,7 +248,6 @@ def entity_set_metrics(
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
     n_unreadable = int(table.is_unreadable.sum())
     ratios = table.ratios()
-    ends = [table.filled(right=right).ratios() for right in (False, True)]
     scores: dict[str, EntityScore] = {}
     undefined: dict[str, str] = {}
     whole = torch.ones(1, len(expected), dtype=torch.float64)
@@ -268,11 +258,9 @@ def entity_set_metrics(
         elif value != value:
             undefined[name] = _NOTHING_FOUND if "precision" in name else _NOTHING_EXPECTED
         else:
-            low, high = (float(_mean(each[name], whole)) for each in ends)
-            bounds = (low, high) if name in _BOUNDED and n_unreadable else None
             sizes = table.sizes_of(name)
             interval, replicates = _interval(value, ratios[name], table, sizes, seed)
-            scores[name] = EntityScore(value, interval, bounds, sizes[0], replicates)
+            scores[name] = EntityScore(value, interval, sizes[0], replicates)
     return EntityMetrics(scores, undefined, table.rows(), len(expected), n_unreadable)
 
 

@@ -29,7 +29,7 @@ def features_of(result: Result) -> list[str]:
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
-    """Remarks on one value: spread, features, variant, effect of unreadable answers."""
+    """Remarks on one value: spread, bias, features, variant."""
     metric, found = result.metrics[name], []
     if metric.spread is not None:
         found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
@@ -40,11 +40,6 @@ def remarks_of(result: Result, name: str) -> list[str]:
         found.append(f"on {metric.extractor} features")
     if metric.variant is not None:
         found.append(metric.variant)
-    found += [
-        f"{each.low:.3f} if all unreadable answers were wrong, {each.high:.3f} if all were right"
-        for each in (() if result.entities is None else result.entities.bounds)
-        if each.metric == name
-    ]
     return found
 
 

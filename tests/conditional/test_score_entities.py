@@ -65,8 +65,6 @@ def test_answers_are_read_from_files(tmp_path):
     assert result["entity.failure_rate"] == 0.25
     (bad,) = result.entities.unreadable
     assert (bad.name, bad.answer) == ("c", ANSWERS[2])
-    bounds = {each.metric: (each.low, each.high) for each in result.entities.bounds}
-    assert bounds["entity.recall"] == (pytest.approx(1.5 / 4), pytest.approx(2.5 / 4))
     assert result.undefined == ("entity.precision", "entity.micro_precision", "entity.macro_precision")
     assert {item.code for item in result.notices} == {"unreadable-answers"}
     assert result_of(json.loads(result.to_json())) == result
