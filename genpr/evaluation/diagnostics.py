@@ -23,11 +23,11 @@ from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import BadImagePolicy, choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
-from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_for_interval
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
+from genpr.metrics.suspects import ManifoldDiagnostics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 

@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 import genpr
-from genpr.metrics.diagnostics import Hubness, ManifoldDiagnostics
 from genpr.metrics.real_manifold import RealManifold
+from genpr.metrics.suspects import Hubness, ManifoldDiagnostics
 from genpr.neighbors.balls import BallKind
 
 
