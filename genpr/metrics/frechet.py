@@ -54,8 +54,6 @@ from genpr.validation import (
     check_same_width,
     choose_device,
     entry_point,
-    is_plain,
-    kind_of,
 )
 
 _EPS = torch.finfo(torch.float64).eps
@@ -80,10 +78,6 @@ class Gaussian:
             check_moments(self.mean.cpu().numpy(), self.covariance.cpu().numpy())
         except ValueError as error:
             raise _gaussian_error(f"{error}; use features.mean(0) and {_COV}") from error
-        if self.n is not None and self.n < 2:
-            raise _gaussian_error(
-                f"n must be at least 2, not {self.n}; pass the number of rows of the features, or leave it out"
-            )
 
     @classmethod
     @entry_point
@@ -102,11 +96,9 @@ class Gaussian:
 
     @classmethod
     @entry_point
-    def from_moments(
-        cls, mean: NDArray[Any] | Tensor, covariance: NDArray[Any] | Tensor, *, n: int | None = None
-    ) -> Gaussian:
+    def from_moments(cls, mean: NDArray[Any], covariance: NDArray[Any]) -> Gaussian:
         """Moments computed elsewhere, such as `mu` and `sigma` of the .npz files of pytorch-fid."""
-        return cls(_float64(mean), _float64(covariance), n)
+        return cls(*(torch.from_numpy(np.array(each, dtype=np.float64)) for each in (mean, covariance)))
 
 
 @entry_point
@@ -157,7 +149,7 @@ def frechet_influence(
     sides = [side if isinstance(side, Gaussian) else held_on(side, where) for side in (real, fake)]
     halves = [_half(side, where) for side in sides]
     value = max(0.0, _distance(*halves))
-    reals, fakes = map(_rows_of, sides)
+    reals, fakes = (side.features if isinstance(side, Gaussian) else side for side in sides)
     enough = all(rows is None or len(rows) > rows.shape[1] for rows in (reals, fakes))
     if not (has_influence and enough and min(len(half.factor) for half in halves)) or fakes is None:
         return value, None
@@ -272,10 +264,6 @@ def _whitened(
     return _Whitened(every - every.mean(), squares / (rows_seen * mean_square**2), n)
 
 
-def _rows_of(side: Tensor | Gaussian) -> Tensor | None:
-    return side.features if isinstance(side, Gaussian) else side
-
-
 def _root(s: Tensor) -> Tensor:
     """B (k, q) with B B' = c to a few digits: c is smooth, so a few columns approximate the others (Nyström)."""
     logs = s.log()
@@ -381,14 +369,6 @@ def _factor(covariance: Tensor, n: int | None) -> Tensor:
         kept[: max(0, d - (n - 1))] = False
     factor: Tensor = values[kept].sqrt()[:, None] * vectors[:, kept].T
     return factor
-
-
-def _float64(values: NDArray[Any] | Tensor) -> Tensor:
-    if isinstance(values, Tensor) and (values.is_complex() or not is_plain(values)):
-        raise _gaussian_error(f"both must be dense arrays of real numbers, not {kind_of(values)}")
-    if isinstance(values, Tensor):
-        return values.detach().as_subclass(Tensor).to(torch.float64)
-    return torch.from_numpy(np.array(values, dtype=np.float64))
 
 
 def _gaussian_error(message: str) -> FeatureError:
