@@ -98,7 +98,8 @@ class Gaussian:
     @entry_point
     def from_moments(cls, mean: NDArray[Any], covariance: NDArray[Any]) -> Gaussian:
         """Moments computed elsewhere, such as `mu` and `sigma` of the .npz files of pytorch-fid."""
-        return cls(*(torch.from_numpy(np.array(each, dtype=np.float64)) for each in (mean, covariance)))
+        moments = [torch.from_numpy(np.array(each, dtype=np.float64)) for each in (mean, covariance)]
+        return cls(moments[0], moments[1])
 
 
 @entry_point

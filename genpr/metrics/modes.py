@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import FeatureError, UsageError, count_of
+from genpr.errors import FeatureError, count_of
 from genpr.metrics.blocks import Blocks, mean_of
 from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.balls import BallKind
@@ -124,9 +124,8 @@ def modes_of(
     sides = [_checked(real, "real", max(ks)), _checked(fake, "fake", max(ks))]
     check_same_width(*sides)
     check_count(seed, "seed", minimum=0)
-    labels = [_checked_labels(*each) for each in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
-    smaller = smaller if most is None else min(smaller, check_count(most, "most", minimum=MIN_IMAGES))
+    smaller = min(smaller, most or smaller)
     most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
     mixed = _Mixed.from_features(*sides, most=most, seed=seed)
     is_real = mixed.is_real
@@ -136,7 +135,11 @@ def modes_of(
         count = check_count(clusters, "clusters", minimum=2, maximum=smaller // 2)
     length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.from_features(mixed.features, length, device=where, progress=progress)
-    cluster_of = _clusters(mixed.features, count, seed)
+    mean = mean_of(mixed.features)
+    fitted = (
+        mixed.features[: _FITTED * count].double() - mean
+    )  # the first ones, which are of both sets at random
+    cluster_of = nearest_centers(mixed.features, mean, fitted_centers(fitted, count, seed=seed))[0].numpy()
 
     def counts(is_real: Flags) -> Counts:
         flags = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
@@ -146,8 +149,8 @@ def modes_of(
 
     expected, p = excess_by_relabeling(is_real, counts, seed=seed)
     uncovered, outside = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
-    missed = mixed.described(cluster_of, is_real, uncovered, labels[0], expected[:count], p[:count])
-    invented = mixed.described(cluster_of, ~is_real, outside, labels[1], expected[count:], p[count:])
+    missed = mixed.described(cluster_of, is_real, uncovered, real_labels, expected[:count], p[:count])
+    invented = mixed.described(cluster_of, ~is_real, outside, fake_labels, expected[count:], p[count:])
     return Modes(missed, invented, n, m, *ks, seed)
 
 
@@ -157,25 +160,6 @@ def _checked(features: Features, name: str, k: int) -> Tensor:
         text = f"{name} has {count_of(len(side), 'image')}, but at least {least:,} are needed to find modes; use more images"
         raise FeatureError(text, code="too-few")
     return side
-
-
-def _checked_labels(labels: Labels, side: Tensor) -> list[str | None] | None:
-    if labels is None:
-        return None
-    texts = [None if label is None else str(label) for label in labels]
-    if len(texts) != len(side):
-        text = f"{len(texts):,} labels of {len(side):,} images: one each is needed"
-        raise UsageError(text, code="bad-labels")
-    return texts
-
-
-def _clusters(features: Tensor, count: int, seed: int) -> Integers:
-    """Cluster of each row, found from the first ones, which are of both sets at random."""
-    mean = mean_of(features)
-    fitted = features[: _FITTED * count].double() - mean
-    label, _ = nearest_centers(features, mean, fitted_centers(fitted, count, seed=seed))
-    cluster_of: Integers = label.numpy()
-    return cluster_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +282,11 @@ class JointNeighbors:
 
 def list_length(n_real: int, n_fake: int, k: int) -> int:
     """Least length of lists of which all but one in 10,000 hold k reals."""
-    share, length = n_real / (n_real + n_fake), k
-
-    def chance_of_fewer() -> float:
-        return sum(math.comb(length, i) * share**i * (1 - share) ** (length - i) for i in range(k))
-
-    while length < n_real + n_fake - 1 and chance_of_fewer() > _RARE:
-        length += 1
-    return min(length, n_real + n_fake - 1)
+    share, most = n_real / (n_real + n_fake), n_real + n_fake - 1
+    for length in range(k, most):
+        if sum(math.comb(length, i) * share**i * (1 - share) ** (length - i) for i in range(k)) <= _RARE:
+            return length
+    return most
 
 
 def excess_by_relabeling(
