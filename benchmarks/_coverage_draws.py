@@ -256,7 +256,7 @@ def _short(value: float) -> float:
 def _resampled(value: MetricValue, cell: Cell, number: int) -> Resampled | None:
     if value.replicates is None:
         return None
-    fields: dict[str, Any] = {"n": value.n_counted, "k": value.k, "seed": 0, "n_real": cell.n_real}
+    fields: dict[str, Any] = {"n": value.n_counted, "seed": 0, "n_real": cell.n_real}
     replicates = torch.tensor(value.replicates, dtype=torch.float64).numpy()
     identity = f"{cell.name}/{number}"
     return Resampled(value=value.value, replicates=replicates, real_identity=identity, **fields)

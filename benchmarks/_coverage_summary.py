@@ -260,7 +260,7 @@ def _unpaired(draws: Sequence[Record]) -> dict[str, list[bool]]:
 def _alone(value: Mapping[str, Any]) -> Resampled:
     """A score with separate reals, whose replicates have the recorded standard error."""
     replicates: NDArray[np.float64] = np.tile([value["error"], -value["error"]], value["replicates"] // 2)
-    fields = {"n": value["n"], "seed": 0, "n_real": 0, "k": None, "real_identity": None}
+    fields = {"n": value["n"], "seed": 0, "n_real": 0, "real_identity": None}
     return Resampled(value=value["value"], replicates=replicates, **fields)
 
 

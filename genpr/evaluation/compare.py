@@ -54,7 +54,6 @@ def resampled(result: Result, metric: str) -> Resampled | None:
         n=value.n_counted,
         seed=result.seed,
         n_real=result.real.n,
-        k=value.k,
         real_identity=result.real.order,
     )
 

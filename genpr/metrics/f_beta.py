@@ -59,13 +59,11 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     import numpy as np
     import torch
 
-    ours, theirs = ((each.seed, each.n_real, each.real_identity) for each in (precision, recall))
-    if ours != theirs or precision.replicates.shape != recall.replicates.shape:
+    if len(precision.replicates) != len(recall.replicates):
         raise UsageError("an F-score needs precision and recall of the same halves", code="bad-option")
     p, r = np.asarray(precision.replicates), np.asarray(recall.replicates)
     below = beta**2 * p + r
     replicates = np.divide((1 + beta**2) * p * r, below, out=np.zeros(p.shape), where=below > 0)
-    # Its k is only compared with that of F-scores of equal recipes.
     return replace(
         precision,
         value=f_beta(precision.value, recall.value, beta),

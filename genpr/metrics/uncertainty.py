@@ -63,7 +63,6 @@ _OF_THE_DATA = 50
 _QUANTILES = {100: 2.0595385527532972}  # of the usual replicates: scipy.special takes 0.2 s to import
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
-Pairing = Literal["paired", "unpaired"]
 
 
 class Interval(NamedTuple):
@@ -78,9 +77,6 @@ class Interval(NamedTuple):
 
 def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
     """Standard error of the metric of whole sets, from its values (B,) for their halves, complementary ones in pairs."""
-    if replicates.ndim != 1 or len(replicates) < 2 or len(replicates) % 2:
-        text = f"replicates come in pairs, not in a shape {tuple(replicates.shape)}"
-        raise UsageError(text, code="bad-option")
     halved = (replicates[::2] - replicates[1::2]) / 2
     return math.sqrt(float((halved * halved).mean()))
 
@@ -138,8 +134,6 @@ def interval_of(
     It is never narrower than the exact interval of a share of n images, or of a mean over them, and so never of zero width. None for
     n leaves this out.
     """
-    if n is not None and n < 1:
-        raise UsageError(f"an interval needs at least one image, not {n}", code="bad-option")
     if replicates is None or not all(map(math.isfinite, replicates.tolist())):
         return None
     half = student_quantile(len(replicates)) * standard_error(replicates)
@@ -221,7 +215,6 @@ class Resampled:
     n: int | None  # images that the metric is a share of, or a mean over; None for distances
     seed: int  # of the halves
     n_real: int  # number of reals
-    k: int | None  # neighbors; None where none are counted
     real_identity: str | None  # hash of the reals; None if unknown
 
 
@@ -231,20 +224,21 @@ class Difference:
 
     value: float  # the first minus the second
     interval: Interval  # 95 %, of the difference
-    pairing: Pairing  # "paired" where both were scored on the same reals and the same halves of them
+    pairing: Literal[
+        "paired", "unpaired"
+    ]  # "paired" where both were scored on the same reals and the same halves of them
     verdict: Literal["distinguishable", "not distinguishable"]
 
 
 def difference(a: Resampled, b: Resampled) -> Difference:
     """Compare two scores of one metric."""
-    if a.k != b.k:
-        raise UsageError(f"scores with k = {a.k} and k = {b.k} are of different metrics", code="bad-option")
-    if are_paired(a, b):
+    # Whether replicate b of both is of the same reals.
+    is_paired = len(a.replicates) == len(b.replicates) and _halves_of(a, 0) == _halves_of(b, 1)
+    if is_paired:
         error, splits = standard_error(a.replicates - b.replicates), len(a.replicates)
-        pairing: Pairing = "paired"
     else:
         error = math.hypot(standard_error(a.replicates), standard_error(b.replicates))
-        splits, pairing = min(len(a.replicates), len(b.replicates)), "unpaired"
+        splits = min(len(a.replicates), len(b.replicates))
     value = a.value - b.value
     # As in `_unseen`: images in neither sample may still make the scores differ.
     least = 0.0
@@ -255,14 +249,9 @@ def difference(a: Resampled, b: Resampled) -> Difference:
     return Difference(
         value,
         interval,
-        pairing,
+        "paired" if is_paired else "unpaired",
         "not distinguishable" if 0.0 in interval else "distinguishable",
     )
-
-
-def are_paired(a: Resampled, b: Resampled) -> bool:
-    """Whether replicate b of both is of the same reals."""
-    return len(a.replicates) == len(b.replicates) and _halves_of(a, 0) == _halves_of(b, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +295,6 @@ def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: i
     One is out if another is higher in both metrics by more than c standard errors, where c is the quantile of the largest
     error over both.
     """
-    if len(first) != len(second):
-        text = f"a front needs both metrics of each, not {len(first)} and {len(second)}"
-        raise UsageError(text, code="bad-option")
     both = [_Errors(first), _Errors(second)]
     largest = _largest_ratios(both, seed)
 
@@ -324,7 +310,6 @@ class _Errors:
     """Scores of one metric, and the errors of their differences."""
 
     def __init__(self, scores: Sequence[Resampled]) -> None:
-        _check(scores)
         self.values = np.array([score.value for score in scores], dtype=np.float64)
         self.leads: Floats = self.values[:, None] - self.values
         self.halved, self.splits = _split_differences(scores)
@@ -351,22 +336,10 @@ class _Errors:
         return largest
 
 
-def _check(scores: Sequence[Resampled]) -> None:
-    if not scores:
-        raise UsageError("no scores to compare; pass at least one", code="bad-option")
-    if len({score.k for score in scores}) > 1:
-        ks = ", ".join(sorted({str(score.k) for score in scores}))
-        raise UsageError(f"scores with k = {ks} are of different metrics", code="bad-option")
-    shapes = {tuple(score.replicates.shape) for score in scores}
-    shape = next(iter(shapes))
-    if len(shapes) > 1 or len(shape) != 1 or shape[0] < 2 or shape[0] % 2:
-        raise UsageError(f"replicates come in equally many pairs, not in shapes {shapes}", code="bad-option")
-    if not all(np.isfinite([score.value, *score.replicates]).all() for score in scores):
-        raise UsageError("scores and replicates must be finite numbers", code="bad-option")
-
-
 def _split_differences(scores: Sequence[Resampled]) -> tuple[Floats, int]:
     """(rows, J), and the number of splits S; rows are S times the number of groups that share halves."""
+    if len({len(score.replicates) for score in scores}) != 1:
+        raise UsageError("a comparison needs scores with equally many replicates", code="bad-option")
     keys = [_halves_of(score, place) for place, score in enumerate(scores)]
     blocks = list(dict.fromkeys(keys))
     splits = len(scores[0].replicates) // 2

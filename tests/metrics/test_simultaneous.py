@@ -15,7 +15,7 @@ HALVES = 100
 
 
 def score(value, replicates, **changed) -> Resampled:
-    known = {"n": 10**6, "seed": 0, "n_real": 100, "k": 3, "real_identity": "abc"}
+    known = {"n": 10**6, "seed": 0, "n_real": 100, "real_identity": "abc"}
     return Resampled(float(value), torch.as_tensor(replicates, dtype=torch.float64), **{**known, **changed})
 
 
@@ -116,24 +116,11 @@ def test_excluded_scores_reduce_the_quantile(rng):
     assert left(against_best(too_near)) == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("scores", "what"),
-    [
-        ([], "no scores"),
-        ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 4), k=5)], "k = 3, 5"),
-        ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 6))], "shapes"),
-        ([score(0.5, torch.linspace(0, 1, 3))], "pairs"),
-        ([score(0.5, torch.linspace(0, 1, 0))], "pairs"),
-        ([score(0.5, torch.full((2, 2), 0.5))], "pairs"),
-        ([score(math.nan, torch.linspace(0, 1, 4))], "finite"),
-        ([score(0.5, torch.tensor([1.0, math.inf]))], "finite"),
-    ],
-    ids=["none", "other k", "other count", "odd count", "no replicates", "no vector", "no value", "infinite"],
-)
-def test_scores_that_cannot_be_compared_are_errors(scores, what):
-    with pytest.raises(UsageError, match=what) as caught:
-        against_best(scores)
-    assert caught.value.code == "bad-option"
+def test_scores_with_other_numbers_of_replicates_are_not_compared():
+    for scores in ([], [score(0.5, torch.linspace(0, 1, n)) for n in (4, 6)]):
+        with pytest.raises(UsageError) as caught:
+            against_best(scores)
+        assert caught.value.code == "bad-option"
 
 
 # Two metrics ---------------------------------------------------------------------------------------------------
