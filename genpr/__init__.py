@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from genpr.metrics.manifold import precision_recall as precision_recall
     from genpr.metrics.ranking import ranking_metrics as ranking_metrics
     from genpr.report.compare_page import compare_report as compare_report
-    from genpr.report.compare_page import side_by_side as side_by_side
     from genpr.report.score_page import evidence_report as evidence_report
     from genpr.report.score_page import html_report as html_report
 
@@ -86,7 +85,7 @@ _NAMES = {
     "metrics.kernel": "kernel_distance",
     "metrics.manifold": "KNNManifold manifold_metrics precision_recall",
     "metrics.ranking": "ranking_metrics",
-    "report.compare_page": "compare_report side_by_side",
+    "report.compare_page": "compare_report",
     "report.score_page": "evidence_report html_report",
 }
 _HOME = {name: f"genpr.{module}" for module, names in _NAMES.items() for name in names.split()}

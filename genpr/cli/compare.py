@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from genpr.cli.grouped import SOURCE, GroupedCommand, grouped_option
-from genpr.cli.options import force, option_group, refuse_given
+from genpr.cli.grouped import GroupedCommand
+from genpr.cli.options import force, option_group
 from genpr.cli.output import PageOutput
 
 
@@ -17,14 +17,7 @@ from genpr.cli.output import PageOutput
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @force
 @option_group(PageOutput, "output")
-@grouped_option(
-    "--samples",
-    type=SOURCE,
-    metavar="SOURCE",
-    multiple=True,
-    help="Images of a result, for the page of --html. Give it once per result, in the order of FILES.",
-)
-def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples: tuple[str, ...]) -> None:
+def command(files: tuple[Path, ...], *, force: bool, output: PageOutput) -> None:
     """Compare the results in FILES side by side, with intervals of their differences.
 
     FILES are written by `genpr score --json` or `genpr rank --json`, or are folders of `genpr sweep --out`. Results that
@@ -33,20 +26,14 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput, samples
     \b
     genpr compare old.json new.json
     genpr compare step-*.json --html page.html
-    genpr compare a.json b.json --html page.html --samples a/ --samples b/
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    if output.html is None:
-        refuse_given({"samples"}, "needs --html, the page that shows the images")
     output.check_place()
     from genpr.evaluation.compare import compare, load_all
     from genpr.report.compare_tables import side_by_side_table
 
     results = load_all(files)
     comparison = compare(results, force=force)
-    if samples and len(samples) != len(results):
-        text = f"--samples is needed once per result, in their order: {len(results)} times, but found {len(samples)}"
-        raise click.UsageError(text)
-    output.write_comparison(results, dict(zip(results, samples, strict=False)))
+    output.write_comparison(results)
     if not output.as_json:
         output.show([], side_by_side_table(comparison))
         return

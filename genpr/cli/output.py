@@ -20,7 +20,6 @@ from genpr.cli.console import (
     RESULT_PRINTED,
     print_stderr,
     print_stdout,
-    progress_bars,
     show_notices,
 )
 from genpr.cli.grouped import SourceType
@@ -170,24 +169,17 @@ class PageOutput(FileOutput):
         replace_file(self.html, text)
         self.note(f"wrote {self.html}")
 
-    def write_comparison(
-        self, results: Mapping[str, Result], drawn: Mapping[str, object], *, by: str = "f1"
-    ) -> None:
-        """Write the page that compares results if it is requested, with the images of each result if they are known."""
+    def write_comparison(self, results: Mapping[str, Result], *, by: str = "f1") -> None:
+        """Write the page that compares results if it is requested."""
         if self.html is not None and len(results) < 2:
             print_stderr(
                 f"{self.html} was not written: --html compares several results, but there is only one"
             )
         elif self.html is not None:
             from genpr.evaluation.compare import compare
-            from genpr.images.policy import policy_of
-            from genpr.report.compare_page import compare_report, side_by_side
+            from genpr.report.compare_page import compare_report
 
-            with progress_bars(quiet=True):
-                how = {name: policy_of(each.fake.decoder) for name, each in results.items()}
-                shown = {name: drawn[name] for name in results} if drawn else {}
-                galleries = [side_by_side(shown, policies=how)] if shown else []
-            self.write_page(partial(compare_report, compare(results, force=True), galleries, by=by))
+            self.write_page(partial(compare_report, compare(results, force=True), by=by))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,6 @@ from genpr.features.options import option
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
     from genpr.evaluation.result import Result
-    from genpr.images.datasets import CountedBatches
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -77,7 +76,6 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.checkpoints.criterion import PARETO
 
-    images: Mapping[str, CountedBatches] = {}
     if flags.from_results:
         given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
         refuse_given(given, "has no effect with --results, which ranks finished scores")
@@ -100,13 +98,13 @@ def command(
         from genpr.checkpoints.rank import by_name, rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
 
-        checkpoints = by_name(sources[1:])
+        checkpoints: Mapping[str, object] = by_name(sources[1:])
         with progress_bars(quiet=output.quiet) as progress:
             evaluator = Evaluator.from_options(sources[0], replace(options, progress=progress))
             if flags.generator is not None:
                 images_of = flags.images_of(evaluator, options)
-                images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
-            ranking = rank_checkpoints(evaluator, images or checkpoints, by=flags.by, force=force)
+                checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
+            ranking = rank_checkpoints(evaluator, checkpoints, by=flags.by, force=force)
     from genpr.evaluation.compare import named_notices
     from genpr.report.checkpoint_tables import ranking_table
 
@@ -114,7 +112,7 @@ def command(
     output.write_and_show(
         named_notices(ranking.results),
         ranking.to_json() if output.as_json else ranking_table(ranking),
-        partial(output.write_comparison, ranking.results, images, by=by),
+        partial(output.write_comparison, ranking.results, by=by),
     )
 
 

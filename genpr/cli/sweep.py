@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,8 @@ def command(
     objective = Objective(flags.maximize, dict(flags.at_least))
     folder = None if flags.out is None else SweepFolder(flags.out)
     report = None if output.quiet else partial(_print_setting, flags.varied)
-    axis, drawn, sampler = flags.varied, {}, None
+    axis, sampler = flags.varied, None
+    sources: Mapping[float, object] = dict(points)
     with progress_bars(quiet=output.quiet) as progress:
         if flags.generator is not None:  # its errors are reported before the reals are embedded
             loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
@@ -133,12 +134,11 @@ def command(
         objective.check(evaluator.metrics)
         if sampler is not None:
             images_of = sampler(n=flags.n or evaluator.n_real).images
-            drawn = {setting: images_of(setting) for setting in dict.fromkeys(settings)}
-        found = sweep(evaluator, drawn or dict(points), axis=axis, folder=folder, progress=report)
+            sources = {setting: images_of(setting) for setting in settings}
+        found = sweep(evaluator, sources, axis=axis, folder=folder, progress=report)
     names = {each.setting: f"{axis}={each.setting:.12g}" for each in found.points}
     results = {names[each.setting]: each.result for each in found.points}
-    images = {names[setting]: images for setting, images in drawn.items()}
-    write_page = partial(output.write_comparison, results, images)
+    write_page = partial(output.write_comparison, results)
     return _show(found, objective, folder, output, write_page)
 
 

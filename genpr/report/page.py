@@ -148,7 +148,6 @@ class Figure:
 def render_page(
     template: str,
     results: Mapping[str, Result],
-    galleries: Sequence[Gallery],
     *,
     title: str,
     record: str,
@@ -161,7 +160,6 @@ def render_page(
     Args:
         template: "report.html" or "compare.html".
         results: What the page is about, by name; the first one states protocol and versions.
-        galleries: Pictures to show.
         title: Heading and title of the page; names in it are as `shown` gives them.
         record: JSON that the page contains.
         answers: Parts of the summary by title; one about reliability follows.
@@ -179,7 +177,9 @@ def render_page(
         _environment()
         .get_template(template)
         .render(
-            {"differences": (), "details": (), "details_title": "", "figures": (), "legend": (), **parts},
+            dict.fromkeys(("differences", "details", "figures", "galleries", "legend"), ())
+            | {"details_title": ""}
+            | parts,
             style=Markup(_text("report.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -190,7 +190,6 @@ def render_page(
             caveats=caveats,
             warnings=warnings,
             notes=notes,
-            galleries=galleries,
             provenance=[(name, provenance_of(each)) for name, each in results.items()],
             record=base64.b64encode(record.encode()).decode(),
         )

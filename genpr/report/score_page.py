@@ -75,7 +75,7 @@ def html_report(
     return render_page(
         "report.html",
         {"": result},
-        galleries,
+        galleries=galleries,
         title=f"{shown(names[1])} against {shown(names[0])}",
         record=result.to_json(),
         kicker="score" if is_of_images else result.protocol,

@@ -70,7 +70,6 @@ reconstruct real fake --metrics psnr --html fake/page.html                  2 ou
 entities expected.csv answers.jsonl --html text.html                        2 output-exists
 entities expected.csv stripes BYdetector --html stripes/page.html           2 output-is-input
 compare a.json b.json --html b.json --overwrite                             2 output-suffix
-compare a.json b.json --html real/page.html --samples real --samples fake   2 output-is-input
 rank real fake half GABOR --html half/page.html                             2 output-is-input
 sweep real 1=fake 2=half GABOR --html fake/page.html                        2 output-is-input
 sweep real 1=fake GABOR --out fake                                          2 output-is-input
@@ -105,7 +104,6 @@ rank real.npy fake.npy --fake-labels a.csv                                  2 us
 rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
 rank none run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
 compare text.json text.json                                                 3 not-a-result
-compare a.json a.json --samples a                                           2 usage
 sweep real.npy                                                              2 usage
 sweep real.npy fake.npy                                                     2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage

@@ -17,8 +17,6 @@ import genpr
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy, policy_of
-from genpr.report.compare_page import side_by_side
-from genpr.report.page import thumbnail
 from genpr.report.score_page import evidence_report
 
 N = 20
@@ -141,11 +139,7 @@ def test_preparation_equals_scoring_prepared_images(kind, pixels, expected, tmp_
     assert (found.real.decoder["prepare"], found.fake.decoder["prepare"]) == (rule, rule)
 
 
-def test_images_shown_side_by_side_are_prepared(pixels):
-    how = {"b": policy_of({"pillow": "1", "prepare": "square-crop:8"})}
-    gallery = side_by_side({"a": pixels, "b": pixels}, rows=1, policies=how)
-    small = nvidia_crop(Image.fromarray(pixels[0]), 8)
-    assert [each.data for each in gallery.pictures] == [thumbnail(pixels[0]), thumbnail(small)]
+def test_unknown_preparations_in_a_result_are_errors():
     with raising(DataError, "not-a-result"):
         policy_of({"prepare": "crop"})
 

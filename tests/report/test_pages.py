@@ -16,7 +16,6 @@ from page_results import (
     a_scored,
     a_side,
     elements,
-    pair,
     parsed,
     picture,
     section,
@@ -56,7 +55,7 @@ def full_score():
 
 @cache
 def full_comparison():
-    """Twelve results, eight of them of hostile names, with pictures and warnings."""
+    """Twelve results, eight of them of hostile names, with warnings."""
     names = [*HOSTILE, *(f"step-{step:05d}.json" for step in range(400, 2000, 400))]
     results = {
         name: a_scored(
@@ -68,8 +67,7 @@ def full_comparison():
         )
         for index, name in enumerate(names)
     }
-    rows = tuple(Picture(picture(), name, group=group) for group in HOSTILE[:2] for name in names)
-    return compare_report(compare(results), [Gallery(HOSTILE[0], HOSTILE[5], rows)])
+    return compare_report(compare(results))
 
 
 PAGES = {
@@ -172,14 +170,11 @@ def test_text_of_hostile_names_fits_80_columns(name):
     assert max(map(cell_len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("kind", ["score", "comparison"])
-def test_page_shows_all_given_images_and_counts_the_others(kind):
+def test_page_shows_all_given_images_and_counts_the_others():
     many = tuple(Picture(picture(seed=i), str(i)) for i in range(20))
-    galleries = [Gallery("Many", "Similar.", many, more=1200), Gallery("Few", "One.", many[:1])]
-    if kind == "score":
-        made = html_report(a_result(), galleries)
-    else:
-        made = compare_report(compare(pair({"coverage": 0.5}, {"coverage": 0.5})), galleries)
+    made = html_report(
+        a_result(), [Gallery("Many", "Similar.", many, more=1200), Gallery("Few", "One.", many[:1])]
+    )
     assert len([each for each in elements(made, "img") if each.get("id") is None]) == 21
     assert section(made, "galleries").count("more are not shown") == 1
 
