@@ -19,7 +19,7 @@ from genpr.report.checkpoint_tables import ranking_rows
 from genpr.report.compare_tables import Texts, columns_of, panel_legend, panel_sides, panel_values
 from genpr.report.interpretation import direction, interpret, interpret_comparison, quality_of
 from genpr.report.page import Figure, render_page
-from genpr.report.plots import axis_of, metric_curve, short_names
+from genpr.report.plots import metric_curve, short_names
 from genpr.report.score_page import plane_of
 from genpr.report.score_tables import features_of
 from genpr.report.text import interval, number, shown
@@ -33,8 +33,7 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
     """Several results as one self-contained page: no other file, no network, light or dark as the reader prefers.
 
     Args:
-        comparison: From `genpr.compare`. Differences are from its first result. If the names differ in one number, such as
-            `step-0400.json` and `step-0800.json`, this number is the x axis of plots; otherwise results are numbered.
+        comparison: From `genpr.compare`. Differences are from its first result.
         by: The ranking criterion: f1 or another F-score of precision and recall, or a metric, as in `genpr.rank_results`.
 
     Returns:
@@ -52,7 +51,7 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
         True
     """
     results = list(comparison.results.values())
-    axis, names = axis_of(list(comparison.results)), short_names(list(comparison.results))
+    names = short_names(list(comparison.results))
     record = {"results": {name: result.to_dict() for name, result in comparison.results.items()}}
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
@@ -84,10 +83,8 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
         details_title="Ranking",
         plane=plane_of(list(enumerate(results, 1))),
         figures=[
-            Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results, axis))
-            for name in named.metrics
+            Figure(name, ALL_METRICS[name].meaning, metric_curve(name, results)) for name in named.metrics
         ],
-        axis=axis,
     )
 
 

@@ -7,11 +7,9 @@ user's configuration.
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -172,43 +170,6 @@ def _arms_of(metric: MetricValue) -> tuple[float, float]:
     return max(0.0, metric.value - low), max(0.0, high - metric.value)
 
 
-_NUMBER = re.compile(r"(?<==)-\d+(?:\.\d+)?|\d+(?:\.\d+)?", re.ASCII)
-_WORD = re.compile(r"(?<![A-Za-z])([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis with one position per result."""
-
-    label: str  # the quantity on the axis, in characters that mathtext does not parse
-    positions: tuple[float, ...]  # all different
-    is_ordered: bool  # positions are values of a parameter and not a count, so lines may join points
-
-
-def axis_of(names: Sequence[str]) -> Axis:
-    """The axis of results: the only number in which their names differ, else a count from 1.
-
-    Example:
-        >>> axis_of(["step-00400.json", "step-00800.json"])
-        Axis(label='step', positions=(400.0, 800.0), is_ordered=True)
-        >>> axis_of(["gan.json", "diffusion.json"])
-        Axis(label='result', positions=(1.0, 2.0), is_ordered=False)
-    """
-    counted = Axis("result", tuple(float(number) for number in range(1, len(names) + 1)), is_ordered=False)
-    texts = [_NUMBER.split(name) for name in names]
-    if any(text != texts[0] for text in texts):
-        return counted
-    columns = list(zip(*(_NUMBER.findall(name) for name in names), strict=True))
-    varying = [index for index, column in enumerate(columns) if len(set(column)) > 1]
-    if len(varying) != 1:
-        return counted
-    positions = tuple(float(number) for number in columns[varying[0]])
-    if len(set(positions)) < len(positions) or not all(map(math.isfinite, positions)):
-        return counted
-    word = _WORD.search(texts[0][varying[0]])
-    return Axis("number in the name" if word is None else word[1].lower()[:30], positions, is_ordered=True)
-
-
 def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
     """Names that are safe to show, shortened, and all different."""
     short = [shown(name, longest=longest) for name in names]
@@ -217,33 +178,29 @@ def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
     return [f"{number} {each}" for number, each in enumerate(short, 1)]
 
 
-def draw_metric(
-    axes: Axes, name: str, color: str, results: Mapping[float, Result], *, is_ordered: bool = True
-) -> None:
+def draw_metric(axes: Axes, name: str, color: str, results: Mapping[float, Result]) -> None:
     """One metric by position on the axis with 95 % intervals, and a dotted line for a perfect generator."""
     found = {position: result.metrics[name] for position, result in results.items()}
     values = [metric.value for metric in found.values()]
     arms = list(zip(*map(_arms_of, found.values()), strict=True))
-    look: dict[str, Any] = {"color": color, "fmt": "o-" if is_ordered else "o", "markersize": 3}
-    axes.errorbar(list(found), values, yerr=arms, linewidth=1.4, elinewidth=0.9, label=name, **look)
+    look: dict[str, Any] = {"color": color, "fmt": "o-", "markersize": 3, "label": name}
+    axes.errorbar(list(found), values, yerr=arms, linewidth=1.4, elinewidth=0.9, **look)
     nulls = {at: metric.known_null for at, metric in found.items() if metric.known_null is not None}
-    axes.plot(list(nulls), list(nulls.values()), ":" if is_ordered else "_", color=color, linewidth=0.9)
+    axes.plot(list(nulls), list(nulls.values()), ":", color=color, linewidth=0.9)
 
 
-def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
-    """One metric of all results with intervals and the value of a perfect generator, as an `<svg>` element."""
-    placed = dict(sorted(zip(axis.positions, results, strict=True)))
+def metric_curve(name: str, results: Sequence[Result]) -> str:
+    """One metric by the number of the result with intervals and the value of a perfect generator, as an `<svg>` element."""
     with _figure(3.0, 2.3) as figure:
         from matplotlib.ticker import MaxNLocator
 
         axes = figure.subplots()
-        draw_metric(axes, name, THIS, placed, is_ordered=axis.is_ordered)
-        axes.set_xlabel(axis.label)
+        draw_metric(axes, name, THIS, dict(enumerate(results, 1)))
+        axes.set_xlabel("result")
         axes.margins(x=0.06, y=0.12)
-        if not axis.is_ordered:
-            axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
-        values = ", ".join(f"{position:g}: {result[name]:.4g}" for position, result in placed.items())
-        return inline_svg(figure, name=f"curve-{name}", label=f"{name} by {axis.label}. {values}")
+        axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+        values = ", ".join(f"{number}: {result[name]:.4g}" for number, result in enumerate(results, 1))
+        return inline_svg(figure, name=f"curve-{name}", label=f"{name} by result. {values}")
 
 
 # Distinguishable with any color vision: Okabe & Ito 2008.

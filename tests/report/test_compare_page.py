@@ -16,7 +16,7 @@ from genpr.report.checkpoint_tables import ranking_table
 from genpr.report.compare_page import compare_report, lines_of, references_of
 from genpr.report.compare_tables import side_by_side_table
 from genpr.report.interpretation import interpret_comparison
-from genpr.report.plots import axis_of, metric_curve, plane, sweep_plot
+from genpr.report.plots import metric_curve, plane, sweep_plot
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -205,25 +205,6 @@ def test_metrics_of_different_variants_are_not_subtracted():
     assert (recall.below, recall.verdict, recall.quality) == ((), "not the same metric", "")
 
 
-@pytest.mark.parametrize(
-    ("names", "label", "positions"),
-    [
-        (["step-00400.json", "step-00800.json"], "step", (400, 800)),
-        (["run3/psi=0.5", "run3/psi=1"], "psi", (0.5, 1)),
-        (["2.json", "1.json"], "number in the name", (2, 1)),
-        (["a1-b1", "a2-b2"], "result", (1, 2)),  # two numbers differ
-        (["x1", "y2"], "result", (1, 2)),  # more than the number differs
-        (["s1", "s01"], "result", (1, 2)),  # the same number
-        ([f"s{'9' * 400}", "s1"], "result", (1, 2)),  # no number that a picture can hold
-        (["$\\frac{1", "$\\frac{2"], "frac", (1, 2)),
-    ],
-    ids=str,
-)
-def test_numeric_axis_is_found_in_the_names(names, label, positions):
-    found = axis_of(names)
-    assert (found.label, found.positions, found.is_ordered) == (label, positions, label != "result")
-
-
 def test_precision_recall_plot_numbers_the_results_and_draws_the_front():
     results = [(1, a_result(EVEN)), (3, a_result({"precision": 0.9, "recall": 0.3}))]
     svg = plane(results)
@@ -249,7 +230,7 @@ RESULTS = list(pair({"precision": 1.0, "recall": 0.5}, {"precision": 0.6, "recal
 SWEEP = Sweep("psi", tuple(SweepPoint(place, each) for place, each in zip((0.5, 1.0), RESULTS, strict=True)))
 PLOTS = {
     "numbered plane": lambda: plane(list(enumerate(RESULTS, 1))),
-    "metric_curve": lambda: metric_curve("recall", RESULTS, axis_of(["psi=0.5", "psi=1"])),
+    "metric_curve": lambda: metric_curve("recall", RESULTS),
     "sweep_svg": lambda: sweep_plot(SWEEP, Objective("precision"), form="svg"),
     "sweep_png": lambda: sweep_plot(SWEEP, Objective("precision"), form="png"),
 }
@@ -269,7 +250,7 @@ def test_curve_has_a_line_for_a_known_null_and_none_for_a_score_of_halves():
         made = a_result(EVEN)
         metric = replace(made.metrics["recall"], **changes)
         results = [replace(made, metrics=made.metrics | {"recall": metric})] * 2
-        return metric_curve("recall", results, axis_of(["psi=0.5", "psi=1"]))
+        return metric_curve("recall", results)
 
     without = curve(null=None, null_source=None)
     assert curve() != without
