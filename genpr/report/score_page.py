@@ -175,8 +175,7 @@ def evidence_report(
     if pictures:
         modes = selections.select_modes(evidence, labels=labels, device=device, progress=progress)
         least, most = selections.select_by_realism(evidence)
-        chosen = [*selections.select_mislabeled(evidence), *modes, least]
-        chosen += [selections.select_likely_copies(evidence), most]
+        chosen = [*modes, least, selections.select_likely_copies(evidence), most]
         galleries = load_images(pictures, chosen)
     return html_report(evidence.result, galleries, classes=evidence.classes)
 

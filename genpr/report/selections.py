@@ -32,23 +32,20 @@ KnownLabels = Sequence[Label] | None
 _REALISM = 24  # pictures of the least and of the most realistic fakes
 
 
-def _with_nearest(
-    scores: PerImageScores, role: Role, row: int, caption: str = "", group: str = ""
-) -> Picture:
-    """A fake with its nearest real, or a real with its nearest fake."""
-    fake, real = scores.fake, scores.real
-    if role == "fake":
-        near: ImageRef = ("real", int(fake.nearest_real[row]))
-        return Picture((role, row), fake.names[row] + caption, near, real.names[near[1]], group)
-    near = ("fake", int(real.nearest_fake[row]))
-    return Picture((role, row), real.names[row] + caption, near, fake.names[near[1]], group)
-
-
 def _with_nearest_reals(
     scores: PerImageScores, rows: Sequence[int], caption: str, values: Floats
 ) -> tuple[Picture, ...]:
     """Fakes with their nearest reals, and a value in the caption."""
-    return tuple(_with_nearest(scores, "fake", row, f": {caption}{values[row]:.2f}") for row in rows)
+    fakes, nearest, reals = scores.fake.names, scores.fake.nearest_real.tolist(), scores.real.names
+    return tuple(
+        Picture(
+            ("fake", row),
+            f"{fakes[row]}: {caption}{values[row]:.2f}",
+            ("real", nearest[row]),
+            reals[nearest[row]],
+        )
+        for row in rows
+    )
 
 
 def select_by_realism(scores: PerImageScores) -> list[Gallery]:
@@ -66,34 +63,6 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
         Gallery("Least realistic fakes", edge, _with_nearest_reals(scores, least, "realism ", realism)),
         Gallery("Most realistic fakes", near, _with_nearest_reals(scores, most, "realism ", realism)),
     ]
-
-
-_GROUPS, _IN_GROUP = 6, 8
-_LABEL = 60  # shown characters of a label
-
-
-def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
-    """The most realistic fakes of the most frequent confusions, each next to its nearest real; none without labels."""
-    if scores.labels is None:
-        return []
-    groups = scores.labels.mistakes()
-    realism, count = scores.fake.realism, sum(map(len, groups.values()))
-    pictures = []
-    for (requested, found), rows in list(groups.items())[:_GROUPS]:
-        labels = (shown(label, longest=_LABEL) for label in (requested, found))
-        group = "Requested {}, recognized as {} ({:,})".format(*labels, len(rows))
-        best = sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
-        pictures += [_with_nearest(scores, "fake", row, group=group) for row in best]
-    summary = scores.result.labels
-    name = "a classifier" if summary is None else summary.classifier
-    name = "the nearest reals" if name == "knn" else name
-    sentence = (
-        f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
-        f"{shown(name, longest=_LABEL)}, which may be wrong. Shown are the most realistic fakes of the most frequent "
-        "confusions, each next to its nearest real image."
-    )
-    title, more = "Fakes that look like another class than requested", count - len(pictures)
-    return [Gallery(title, sentence, tuple(pictures), more)]
 
 
 _MAX_IMAGES = 10_000  # images per set in the search for modes, which takes quadratic time
@@ -176,7 +145,11 @@ def _farthest(scores: PerImageScores) -> tuple[Picture, ...]:
     rows = np.argsort(-far, kind="stable")
     rows = rows[~real.covered[rows]][:_SINGLE].tolist()
     away = [f": {far[row]:.2f} radii away" if np.isfinite(far[row]) else ": its radius is 0" for row in rows]
-    return tuple(_with_nearest(scores, "real", row, text) for row, text in zip(rows, away, strict=True))
+    nearest, fakes = real.nearest_fake.tolist(), scores.fake.names
+    return tuple(
+        Picture(("real", row), real.names[row] + text, ("fake", nearest[row]), fakes[nearest[row]])
+        for row, text in zip(rows, away, strict=True)
+    )
 
 
 _FAILURES, _COPIES = 60, 24

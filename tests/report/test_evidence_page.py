@@ -5,7 +5,6 @@ import io
 import re
 import shutil
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from PIL import Image
 import genpr
 from genpr.demo import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.report import score_page
 from genpr.report.score_page import evidence_report
 
@@ -218,24 +216,3 @@ def test_modes_are_named_by_given_labels(evidence, folders, given):
     assert found[TITLES[1]].pictures[0].group.endswith("; junk 100%")
     with pytest.raises(DataError):
         evidence_report(evidence, *folders, real_labels=["one"], device="cpu")
-
-
-def test_mislabeled_fakes_are_shown_by_confusion(evidence, folders, given):
-    """Every fifth fake is classified as another class, rings more often than stars; some have no class."""
-    requested = ["star" if row % 2 else "ring" for row in range(N)]
-    found = ["ring" if label == "star" and row < 8 else label for row, label in enumerate(requested)]
-    found[100:140:2] = ["disc"] * 20
-    requested[0] = None
-    made = replace(evidence, labels=RecognizedLabels(tuple(requested), (None, *found[1:])))
-    gallery = next(iter(evidence_report(made, *folders, device="cpu").values()))
-    (first, rings), (second, stars) = gallery.groups
-    realism = evidence.fake.realism
-    best = sorted(range(100, 140, 2), key=lambda row: -realism[row])[:8]
-    assert "ring" in first
-    assert first.endswith("disc (20)")
-    assert second.endswith("ring (4)")
-    assert [picture.caption for picture in rings] == [f"{row:03d}.png" for row in best]
-    assert {picture.caption for picture in stars} == {f"{row:03d}.png" for row in (1, 3, 5, 7)}
-    assert gallery.more == 12
-    assert "24 of 160 fakes" in gallery.sentence
-    assert rings[0].partner_caption == evidence.real.names[evidence.fake.nearest_real[best[0]]]
