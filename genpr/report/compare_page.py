@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from genpr.checkpoints.criterion import number_of
-from genpr.checkpoints.rank import rank_results
+from genpr.checkpoints.rank import listed, rank_results
 from genpr.errors import count_of
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import PanelResult
@@ -17,7 +17,7 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.value import MetricValue
 from genpr.report.checkpoint_tables import ranking_rows
 from genpr.report.compare_tables import Texts, columns_of, panel_legend, panel_sides, panel_values
-from genpr.report.interpretation import direction, interpret, interpret_comparison, quality_of
+from genpr.report.interpretation import copies_of, direction, interpret, quality_of
 from genpr.report.page import Figure, render_page
 from genpr.report.plots import metric_curve, short_names
 from genpr.report.score_page import plane_of
@@ -56,6 +56,11 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)
     ranking = rank_results(named.results, by=by) if is_ranked else None
+    copying = [name for name, result in named.results.items() if copies_of(result)]
+    summary = "" if ranking is None else ranking.summary
+    if copying:
+        why = "generated images are copies or near-copies of real images"
+        summary = f"The values of {listed(copying)} are not reliable: {why}. {summary}"
     first = results[0]
     what = "reals" if first.real.what == "images" else first.real.what
     title = f"{names[0]} and {len(names) - 1} other results"
@@ -70,7 +75,7 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
             f"{first.real.n:,} {what} of {shown(first.real.source)}",
             *features_of(first),
         ],
-        summary=interpret_comparison(named, ranking),
+        summary=summary,
         differences=named.differences,
         tables=[
             {

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -151,8 +150,8 @@ def render_page(
     *,
     title: str,
     record: str,
-    answers: Mapping[str, Sequence[str]] = MappingProxyType({}),
     caveats: Sequence[str] = (),
+    answers: Mapping[str, Sequence[str]] | None = None,
     **parts: object,
 ) -> str:
     """A page that can be encoded in UTF-8.
@@ -162,8 +161,8 @@ def render_page(
         results: What the page is about, by name; the first one states protocol and versions.
         title: Heading and title of the page; names in it are as `shown` gives them.
         record: JSON that the page contains.
-        answers: Parts of the summary by title; one about reliability follows.
         caveats: Reasons to trust the summary less.
+        answers: Parts of the summary by title; one about reliability follows.
         **parts: Further variables of the template.
     """
     from markupsafe import Markup
@@ -186,7 +185,7 @@ def render_page(
             title=title,
             result=next(iter(results.values())),
             count=len(results),
-            answers={**answers, "Reliability": lines},
+            answers={**(answers or {}), "Reliability": lines},
             caveats=caveats,
             warnings=warnings,
             notes=notes,

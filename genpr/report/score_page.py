@@ -81,7 +81,6 @@ def html_report(
         kicker="score" if is_of_images else result.protocol,
         facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *features_of(result)],
         summary=found.summary,
-        answers={"Labels, prompts and entities": found.others},
         caveats=found.caveats,
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=rows,
