@@ -11,7 +11,6 @@ import io
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -42,9 +41,6 @@ from genpr.storage import (
 )
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
-
-SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
-"""Files that `genpr.report.files.write_sweep` writes to the folder of a sweep."""
 
 PointProgress = Callable[[int, int, float, Result], None]
 """Called after each setting with the number done, the total, the setting and its result."""
@@ -168,7 +164,7 @@ class SweepFolder:
         busy = f"another sweep is running in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
             with report_write_errors(self.path):
-                remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
+                remove_temporaries(self.path, r"sweep\.(json|csv|png)")
                 remove_temporaries(self._points, r".+\.json")
             yield
 

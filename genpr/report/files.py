@@ -10,8 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,59 +46,47 @@ _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 _RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 _COPY_COLUMNS = ("nearest_train", "train_similarity")
 _PAIR_COLUMNS = ("row", "original", "reconstruction")
-_SWEEP_COLUMNS = {"f1", "on_front", "warnings"}
-
-
-def _columns_in(head: bytes) -> tuple[str, ...]:
-    return tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
+SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png")
 
 
 def _is_table(head: bytes) -> bool:
     """Whether a file has the columns of samples, ranks or pairs; with further ones, the table is of the user."""
-    columns = _columns_in(head)
+    columns = tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
     pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
     is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(METRICS)
     return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS, (*_RANK_COLUMNS, *_COPY_COLUMNS)}
 
 
-def _is_sweep(head: bytes) -> bool:
-    """Whether a file has the columns of `Sweep.to_csv`: four of each metric, and others after the axis."""
-    _, *columns = _columns_in(head)
-    named = [name for name in columns if name not in _SWEEP_COLUMNS]
-    of_metrics = [f"{name}{end}" for name in named[::4] for end in ("", "_low", "_high", "_null")]
-    return set(columns) >= _SWEEP_COLUMNS and bool(named) and named == of_metrics
-
-
 is_own_table = marked_by(_is_table)
-_SWEEP_MARKS: dict[str, Callable[[bytes], object]] = {
-    "sweep.json": lambda head: head.startswith(b'{\n "schema": "genpr.sweep/'),
-    "sweep.csv": _is_sweep,
-    "sweep.png": lambda head: head[:4] == b"\x89PNG" and head[37:].startswith(b"tEXtSoftware\0genpr"),
-    "sweep.svg": lambda head: re.match(
-        rb"<\?xml [^>]*>\n<!DOCTYPE [^>]*>\n<svg [^>]*>\n <metadata>(<(?!/metadata)|[^<])*?<dc:title>genpr</dc:title>",
-        head,
-    ),
-}
 
 
 def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = False) -> None:
-    """Refuse a folder in which `write_sweep` would replace other files, or that lies in an input."""
+    """Refuse a folder in which `write_sweep` would replace other files, or that lies in an input.
+
+    Files of an earlier sweep are recognized by its sweep.json.
+    """
     inputs = tuple(inputs)
     check_outside(folder, inputs)
-    for name, matches in _SWEEP_MARKS.items() if folder.is_dir() else ():
-        check_output(folder / name, (), marked_by(matches), inputs=inputs, overwrite=overwrite)
+    is_record = marked_by(lambda head: head.startswith(b'{\n "schema": "genpr.sweep/'))
+    for name in SWEEP_FILES if folder.is_dir() else ():
+        check_output(
+            folder / name,
+            (),
+            lambda path: is_record(path.with_name(SWEEP_FILES[0])),
+            inputs=inputs,
+            overwrite=overwrite,
+        )
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder, *, overwrite: bool = False) -> None:
-    """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each atomically; other files are kept unless `overwrite`."""
+    """Write sweep.json, sweep.csv and sweep.png, each atomically; other files are kept unless `overwrite`."""
     from genpr.report.plots import sweep_plot
 
     check_sweep(folder.path, overwrite=overwrite)
     with folder.locked():
         replace_file(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
         replace_file(folder.path / "sweep.csv", sweep.to_csv())
-        replace_file(folder.path / "sweep.png", sweep_plot(sweep, objective, form="png"))
-        replace_file(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))
+        replace_file(folder.path / "sweep.png", sweep_plot(sweep, objective))
 
 
 def write_samples(path: str | os.PathLike[str], scores: PerImageScores, *, overwrite: bool = False) -> int:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -225,28 +225,27 @@ def put_legend(axes: Axes, *, columns: int) -> None:
     axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
 
 
-def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"]) -> bytes:
-    """Left, precision against recall with the setting of each point; right, metrics along the axis.
+def sweep_plot(sweep: Sweep, objective: Objective) -> bytes:
+    """A PNG file: left, precision against recall with the setting of each point; right, metrics along the axis.
 
     The file is the same for the same sweep.
     """
     points, best = sweep.points, sweep.best(objective)
-    tied = [point.tradeoff for point in sweep.contenders(objective) or () if point != best]
-    rings = [(tied, "o", QUIET, "statistically tied with the best")]
-    rings.append(([best.tradeoff] if best else [], "o", INK, f"best: {objective}"))
+    tied = [point for point in sweep.contenders(objective) or () if point != best]
+    rings = {"statistically tied with the best": (tied, QUIET)}
+    rings[f"best: {objective}"] = ([] if best is None else [best], INK)
     with _figure(9.6, 5.0, STYLE) as figure:
         left, right = figure.subplots(1, 2)
         _draw_plane(left, [(f"{point.setting:g}", point.result) for point in points])
-        for ringed, marker, color, label in rings:
+        for label, (ringed, color) in rings.items():
             if ringed:
-                recalls, precisions = zip(*ringed, strict=True)
+                recalls, precisions = zip(*(point.tradeoff for point in ringed), strict=True)
                 look: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "zorder": 7}
-                left.scatter(recalls, precisions, marker=marker, s=160, label=label, **look)
+                left.scatter(recalls, precisions, s=160, label=label, **look)
         left.set_title(f"labels: {sweep.axis}; bars: 95 % intervals", fontsize=9, loc="left")
         draw_metrics(right, sweep.axis, {point.setting: point.result for point in points})
         put_legend(left, columns=2)
         put_legend(right, columns=3)
         buffer = io.BytesIO()
-        made_by = {"Date": None, "Creator": "genpr"} if form == "svg" else {"Software": "genpr"}
-        figure.savefig(buffer, format=form, dpi=160, metadata=made_by)
+        figure.savefig(buffer, format="png", dpi=160, metadata={"Software": "genpr"})
     return buffer.getvalue()

@@ -188,8 +188,7 @@ SWEEP = Sweep("psi", tuple(SweepPoint(place, each) for place, each in zip((0.5, 
 PLOTS = {
     "numbered plane": lambda: plane(list(enumerate(RESULTS, 1))),
     "metric_curve": lambda: metric_curve("recall", RESULTS),
-    "sweep_svg": lambda: sweep_plot(SWEEP, Objective("precision"), form="svg"),
-    "sweep_png": lambda: sweep_plot(SWEEP, Objective("precision"), form="png"),
+    "sweep": lambda: sweep_plot(SWEEP, Objective("precision")),
 }
 
 
