@@ -33,7 +33,7 @@ import genpr
 from genpr.checkpoints.rank import Objective, Ranking
 from genpr.checkpoints.sweep import SweepFolder
 from genpr.integrations.callback import GenprCallback
-from genpr.report.checkpoint_tables import ranking_table, sweep_table
+from genpr.report.compare_tables import ranking_table, sweep_table
 from genpr.report.files import write_sweep
 from genpr.report.plots import STYLE, draw_metrics, put_legend
 

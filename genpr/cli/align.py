@@ -40,9 +40,9 @@ def command(images: str, prompts: str, *, options: AlignOptions, output: ScoreOu
     check_number(open_prompts(prompts), options.recipe)  # before anything is downloaded
 
     from genpr.conditional.align import align_with
-    from genpr.report.detail_tables import result_text
     from genpr.report.files import write_ranks
     from genpr.report.score_page import align_report
+    from genpr.report.score_tables import result_text
 
     with progress_bars(quiet=output.quiet) as progress:
         found = align_with(images, prompts, replace(options, progress=progress))

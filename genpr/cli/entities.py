@@ -54,8 +54,8 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
 
         with progress_bars(quiet=output.quiet) as progress:
             result = score_entities_with(expected, found, replace(options, progress=progress))
-    from genpr.report.detail_tables import result_text
     from genpr.report.score_page import html_report
+    from genpr.report.score_tables import result_text
 
     text = result.to_json() if output.as_json else result_text(result)
     output.write_and_show(result.notices, text, partial(output.write_page, partial(html_report, result)))

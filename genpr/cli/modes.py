@@ -31,7 +31,7 @@ def command(real: str, fake: str, *, options: ModesOptions, every: bool, output:
     """
     check_sources(real, fake)
     from genpr.evaluation.modes import find_modes_with
-    from genpr.report.detail_tables import modes_table
+    from genpr.report.score_tables import modes_table
 
     with progress_bars(quiet=output.quiet) as progress:
         found = find_modes_with(real, fake, replace(options, progress=progress))

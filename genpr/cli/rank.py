@@ -106,7 +106,7 @@ def command(
                 checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
             ranking = rank_checkpoints(evaluator, checkpoints, by=flags.by, force=force)
     from genpr.evaluation.compare import named_notices
-    from genpr.report.checkpoint_tables import ranking_table
+    from genpr.report.compare_tables import ranking_table
 
     by = "f1" if flags.by == PARETO else flags.by
     output.write_and_show(

@@ -36,9 +36,9 @@ def command(real: str, reconstructed: str, *, options: ReconstructOptions, outpu
     check_sources(real, reconstructed)
 
     from genpr.evaluation.reconstruction import reconstruct_with
-    from genpr.report.detail_tables import result_text
     from genpr.report.files import write_pairs
     from genpr.report.score_page import reconstruction_report
+    from genpr.report.score_tables import result_text
 
     with progress_bars(quiet=output.quiet) as progress:
         found = reconstruct_with(real, reconstructed, replace(options, progress=progress))

@@ -99,7 +99,7 @@ def command(
         scored = score_with(real, fake, choices, images=images, classes=classes)
     if not rank_zero_only():
         return 0
-    from genpr.report.detail_tables import result_text
+    from genpr.report.score_tables import result_text
 
     results, by_class = [each.result for each in scored], scored[0].classes
     if not output.as_json:

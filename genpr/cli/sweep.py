@@ -156,7 +156,7 @@ def _show(
     write_page: Callable[[], None],
 ) -> int:
     """Write the folder and the page, print the table, and return the exit code."""
-    from genpr.report.checkpoint_tables import sweep_table
+    from genpr.report.compare_tables import sweep_table
     from genpr.report.files import write_sweep
 
     def write_folder() -> None:

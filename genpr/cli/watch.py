@@ -138,7 +138,7 @@ def _scores_of(log: ScoreLog) -> dict[str, object]:
 
 def _show(log: ScoreLog) -> None:
     """Print all scores at the end."""
-    from genpr.report.checkpoint_tables import watched_table
+    from genpr.report.compare_tables import watched_table
 
     if log.records:
         print_stdout(watched_table(log.records, log.best, log.by))
@@ -150,7 +150,7 @@ def _print_record(
     log: ScoreLog, seen: set[str], record: Mapping[str, Any], result: Result, *, quiet: bool
 ) -> None:
     """Print one line per record on stderr, and each kind of notice once."""
-    from genpr.report.checkpoint_tables import score_line
+    from genpr.report.compare_tables import score_line
 
     if not quiet:
         is_best = log.best is not None and log.best["name"] == record["name"]

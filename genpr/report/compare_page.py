@@ -15,8 +15,14 @@ from genpr.evaluation.panel import PanelResult
 from genpr.evaluation.result import recipe_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.value import MetricValue
-from genpr.report.checkpoint_tables import ranking_rows
-from genpr.report.compare_tables import Texts, columns_of, panel_legend, panel_sides, panel_values
+from genpr.report.compare_tables import (
+    Texts,
+    columns_of,
+    panel_legend,
+    panel_sides,
+    panel_values,
+    ranking_rows,
+)
 from genpr.report.interpretation import copies_of, direction, interpret, quality_of
 from genpr.report.page import Figure, render_page
 from genpr.report.plots import metric_curve, short_names

@@ -16,7 +16,6 @@ from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
 from genpr.metrics.metric import MANIFOLD, family_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
-from genpr.report.detail_tables import detail_tables
 from genpr.report.interpretation import interpret
 from genpr.report.page import (
     Figure,
@@ -27,7 +26,7 @@ from genpr.report.page import (
     render_page,
 )
 from genpr.report.plots import has_plane, plane
-from genpr.report.score_tables import features_of, metric_texts, remarks_of
+from genpr.report.score_tables import detail_tables, features_of, metric_texts, remarks_of
 from genpr.report.text import shown
 
 if TYPE_CHECKING:

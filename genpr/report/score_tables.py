@@ -1,19 +1,29 @@
-"""Scores as text tables of 80 columns."""
+"""Scores as text tables: metrics, then classes, labels, prompts, entities and modes, the worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from rich.cells import cell_len
 
-from genpr.errors import printable
-from genpr.evaluation.result import Result, SideSummary, StatisticsSummary
+from genpr.errors import count_of, printable
+from genpr.evaluation.modes import NAMED, FoundModes
+from genpr.evaluation.per_class import Average, ClassScores
+from genpr.evaluation.result import (
+    AlignmentSummary,
+    EntitySummary,
+    LabelSummary,
+    Result,
+    SideSummary,
+    StatisticsSummary,
+)
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD
-from genpr.metrics.registry import ALL_METRICS
-from genpr.report.text import Table, interval, number, wrapped
+from genpr.metrics.registry import ALL_METRICS, BALLS
+from genpr.metrics.value import MetricValue
+from genpr.report.text import Table, and_more, cut, interval, number, plus_minus, wrapped
 
 THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
 """How thresholds of entities were chosen."""
@@ -162,3 +172,221 @@ def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str
         texts = [str(row[key]) for key in details if row[key] is not None]
         parts += [line, *(wrapped(text, first="   ", others="     ") for text in texts)]
     return "\n".join(part.rstrip() for part in parts)
+
+
+_CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
+_WORST, _FEW = 12, 8  # rows in text
+_ON_PAGE = 30
+
+
+def result_text(result: Result, classes: ClassScores | None = None) -> str:
+    """A score as text: its metrics, then tables of labels, prompts, entities and classes."""
+    return "\n\n".join([score_table(result), *map(str, detail_tables(result, classes))])
+
+
+def detail_tables(
+    result: Result, classes: ClassScores | None = None, *, on_page: bool = False
+) -> list[Table]:
+    """The tables with rows; those of a page have more rows."""
+    most, few = (_ON_PAGE, _WORST) if on_page else (_WORST, _FEW)
+    found: list[Table] = []
+    if result.labels is not None:
+        found += _label_tables(result.labels, most, few)
+    if result.alignment is not None:
+        found.append(_prompt_table(result.alignment, few))
+    if result.entities is not None:
+        found += _entity_tables(result.entities, most, few)
+    if classes is not None:
+        found.append(class_table(classes, most))
+    return [table for table in found if table.rows]
+
+
+def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> list[str]:
+    """The origin of labels and the number of images without one, by role."""
+    found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
+    counts = {role: count for role, count in unlabeled.items() if count}
+    none = [
+        f"{count_of(count, f'{role} image')} without a label, in no class" for role, count in counts.items()
+    ]
+    return [found] * bool(found) + none
+
+
+def class_table(scores: ClassScores, most: int = _WORST) -> Table:
+    """Classes as rows, the worst first, and metrics as columns; of many classes, the worst and the best."""
+    raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
+    metrics, best = [name for name in scores.macro if name not in raw], most // 2
+
+    def row(label: str, found: Mapping[str, MetricValue | Average], *sizes: int) -> list[str]:
+        texts = [plus_minus(found[name].value, found[name].interval) for name in metrics]
+        return [label, *([f"{size:,}" for size in sizes] or ["", ""]), *texts]
+
+    rows = [row(found.label, found.metrics, found.n_real, found.n_fake) for found in scores.classes]
+    if len(rows) > most + best + 1:
+        between = [f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2)]
+        rows = [*rows[:most], between, *rows[-best:]]
+    averages = [row("macro average", scores.macro), row("micro average", scores.micro)]
+    nulls = ["perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics)]
+    over = {
+        role: ", ".join(name for name in metrics if f"{BALLS[name].over}s" == role)
+        for role in ("fakes", "reals")
+    }
+    weights = "; ".join(f"its {role} for {names}" for role, names in over.items() if names)
+    count = len(scores.classes)
+    lines = [
+        f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
+        f"macro: all classes have equal weight; micro: each class is weighted by {weights}",
+        *(_CHANCE, *_left_out(scores)),
+        *label_lines(scores.origins, scores.unlabeled),
+    ]
+    heads = ["class, worst first", "reals", "fakes", *metrics]
+    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines, sections={len(rows) - 1})
+
+
+def _left_out(scores: ClassScores) -> list[str]:
+    """Classes that were not scored, by reason, the largest first."""
+    ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
+    lines = []
+    for reason, group in groupby(ordered, key=lambda each: each.reason):
+        sizes = [f"{cut(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group]
+        need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
+        found = [f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)]
+        lines.append(" ".join(found))
+    return lines
+
+
+def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:
+    """Requested against recognized labels, and the most frequent confusions."""
+    records = []
+    for row in found.rows[:most]:
+        null = f"{plus_minus(row.null_precision, None)} {plus_minus(row.null_recall, None)}"
+        records.append(
+            {
+                "class, worst first": row.label,
+                "images": f"{row.n:,}",
+                "others": f"{row.fp:,}",
+                "precision": plus_minus(row.precision, row.precision_interval),
+                "recall": plus_minus(row.recall, row.recall_interval),
+                "F1": plus_minus(row.f1, None),
+                "perfect": "-" if row.null_recall is None else null,
+            }
+        )
+    votes = "" if found.k is None else f", k = {found.k:,}"
+    perfect = "; perfect: precision and recall of a perfect generator"
+    lines = [
+        *and_more(len(found.rows) - len(records)),
+        "others: images of other classes that are recognized as this class"
+        + perfect * any(row.null_recall is not None for row in found.rows),
+        *[_CHANCE] * any(row.recall_interval is not None for row in found.rows),
+        *(*found.undefined, f"recognized by: {found.classifier}{votes}"),
+        *label_lines(found.origins, found.unlabeled),
+    ]
+    confusions = [[each.requested, each.recognized, f"{each.n:,}"] for each in found.confusions[:few]]
+    more, heads = and_more(len(found.confusions) - few), ["requested", "recognized", "images"]
+    return [
+        Table.of("Classes, worst first", records, lines),
+        Table("Most frequent confusions", heads, confusions, more, {0, 1}),
+    ]
+
+
+def _prompt_table(found: AlignmentSummary, few: int) -> Table:
+    """The images that rank their own prompt lowest, with the prompt that they rank first."""
+    rows = [
+        [
+            each.image,
+            f"{each.rank:g}",
+            each.prompt,
+            f"{each.score:.3f}",
+            each.winner,
+            f"{each.winner_score:.3f}",
+        ]
+        for each in found.failures[:few]
+    ]
+    total = max(len(found.failures), found.n_failures)
+    lines = [
+        f"rank: position of the image's own prompt among {found.pool:,}; listed are images that do not rank it first, or only tied",
+        *and_more(total - len(rows)),
+    ]
+    heads = ["image", "rank", "its prompt", "cosine", "ranked first", "cosine"]
+    return Table("Images that match another prompt better", heads, rows, lines, {0, 2, 4})
+
+
+def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
+    """The entities that were missed most often, and the first unreadable answers."""
+    seen = found.classifier
+    sensitivity = {each.entity: each.sensitivity for each in (() if seen is None else seen.entities)}
+    records = []
+    for row in found.rows[:most]:
+        share = sensitivity.get(row.entity)
+        records.append(
+            {
+                "entity, most missed first": row.entity,
+                "expected": f"{row.n_expected:,}",
+                "found": f"{row.n_found:,}",
+                "recall": f"{row.n_found / row.n_expected:.3f}" if row.n_expected else "-",
+                "wrong": "-" if row.n_false is None else f"{row.n_false:,}",
+                "sensitivity": "-" if share is None else f"{share:.3f}",
+            }
+        )
+    lines = and_more(len(found.rows) - len(records))
+    if found.vocabulary is not None:
+        lines.append(
+            f"wrong: entities of the vocabulary ({found.vocabulary:,}) that are found but not expected"
+        )
+    elif all(row.n_false is None for row in found.rows):
+        lines.append("wrong entities cannot be detected without a vocabulary")
+    if any(each is not None for each in sensitivity.values()):
+        lines.append("sensitivity: share of the labeled images with an entity in which it is recognized")
+    lines += [f"no {metric}: {why}" for metric, why in found.undefined]
+    if seen is not None:
+        source = f" ({seen.source})" if seen.source else ""
+        lines.append(
+            f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
+        )
+    unread = [[each.name, each.reason, each.answer] for each in found.unreadable[:few]]
+    text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they count in failure_rate only"
+    return [
+        Table.of("Entities, worst first", records, lines),
+        Table("Unreadable answers", ["answer of", "reason", "first words"], unread, [text], {0, 1, 2}),
+    ]
+
+
+def modes_table(found: FoundModes, *, every: bool = False) -> str:
+    """Missed and invented modes: a summary, then a row per significant cluster (all if `every`)."""
+    modes = found.modes
+    tables = [_clusters(found, every, is_real=True), _clusters(found, every, is_real=False)]
+    features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
+    lines = [
+        "p: probability of such a cluster if reals and fakes had the same distribution; clusters up to .05 are shown",
+        f"real  {modes.n_real:,} images of {found.real}{passed_over_text(found.passed_over[0])}",
+        f"fake  {modes.n_fake:,} images of {found.fake}{passed_over_text(found.passed_over[1])}",
+        f"{features}, k = {modes.uncovered_k} for uncovered reals and {modes.outside_k} for fakes outside, seed {modes.seed}",
+        *label_lines(found.origins, found.unlabeled),
+    ]
+    shown = [str(each) for each in tables if each.rows]
+    summary, footer = ("\n".join(map(wrapped, each)) for each in (found.summary, lines))
+    return "\n\n".join([summary, *shown, footer])
+
+
+def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
+    clusters = found.modes.missed if is_real else found.modes.invented
+    heads = (
+        ("missed", "reals", "uncovered", "fakes") if is_real else ("invented", "fakes", "outside", "reals")
+    )
+    number, size, flagged, others = heads
+    records = []
+    for index, each in enumerate([each for each in clusters if each.is_significant or every], start=1):
+        named = [(name, count / each.flagged) for name, count in each.classes]
+        records.append(
+            {
+                number: str(index),
+                size: f"{each.size:,}",
+                flagged: f"{each.flagged / each.size:.0%}",
+                "expected": f"{each.expected / each.size:.0%}",
+                others: f"{each.others:,}",
+                "p": f"{each.p:.3f}",
+                "mostly": ", ".join([f"{name} {share:.0%}" for name, share in named if share >= NAMED][:2])
+                or "-",
+                "example": found.name_of("real" if is_real else "fake", each.rows[0]),
+            }
+        )
+    return Table.of("", records, texts={"mostly", "example"})

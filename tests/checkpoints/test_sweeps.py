@@ -15,7 +15,7 @@ from genpr.checkpoints.rank import Objective
 from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
 from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.report.checkpoint_tables import sweep_table
+from genpr.report.compare_tables import sweep_table
 from genpr.report.files import check_sweep, write_sweep
 
 OPTIONS = {"control": False, "device": "cpu"}

@@ -33,9 +33,9 @@ import genpr.cli.ranks
 import genpr.cli.score
 import genpr.features.networks.weight_free
 import genpr.metrics.manifold
-import genpr.report.detail_tables
 import genpr.report.files
 import genpr.report.score_page
+import genpr.report.score_tables
 from genpr import distributed, runtime
 from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError

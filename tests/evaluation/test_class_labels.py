@@ -27,7 +27,7 @@ from genpr.evaluation.per_class import check_classes
 from genpr.evaluation.tables import unlike_numbers
 from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
-from genpr.report.detail_tables import modes_table
+from genpr.report.score_tables import modes_table
 
 
 def of(labels, names):

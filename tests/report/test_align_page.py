@@ -8,9 +8,9 @@ from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.conditional.align import align_with
 from genpr.conditional.options import AlignOptions
-from genpr.report.detail_tables import result_text
 from genpr.report.page import data_uri, thumbnail
 from genpr.report.score_page import align_report
+from genpr.report.score_tables import result_text
 
 N = 120
 

@@ -12,9 +12,8 @@ from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
-from genpr.report.checkpoint_tables import ranking_table
 from genpr.report.compare_page import compare_report, lines_of, references_of
-from genpr.report.compare_tables import side_by_side_table
+from genpr.report.compare_tables import ranking_table, side_by_side_table
 from genpr.report.plots import metric_curve, plane, sweep_plot
 
 EVEN = {"precision": 0.8, "recall": 0.8}

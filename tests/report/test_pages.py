@@ -30,9 +30,9 @@ from genpr.evaluation.panel import PanelResult
 from genpr.evaluation.result import result_of
 from genpr.notices import Notice
 from genpr.report.compare_page import compare_report, panel_report
-from genpr.report.detail_tables import class_table, detail_tables, result_text
 from genpr.report.page import Gallery, Picture
 from genpr.report.score_page import html_report, metric_rows
+from genpr.report.score_tables import class_table, detail_tables, result_text
 
 
 @cache

@@ -9,8 +9,7 @@ from rich.cells import cell_len
 
 import genpr
 from genpr.cli.main import run
-from genpr.report.detail_tables import label_lines
-from genpr.report.score_tables import score_table
+from genpr.report.score_tables import label_lines, score_table
 from genpr.report.text import Table, cut, interval, wrapped
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
