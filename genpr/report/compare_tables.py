@@ -14,20 +14,8 @@ from genpr.evaluation.panel import RATIO, PanelResult
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import ALL_METRICS
-from genpr.report.score_tables import (
-    remarks_of,
-    settings_lines,
-    sides_text,
-    statistics_lines,
-)
-from genpr.report.text import (
-    Table,
-    cut,
-    interval,
-    number,
-    plus_minus,
-    wrapped,
-)
+from genpr.report.score_tables import remarks_of, settings_lines, sides_text, statistics_lines
+from genpr.report.text import Table, cut, interval, number, plus_minus, wrapped
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record

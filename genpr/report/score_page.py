@@ -17,14 +17,7 @@ from genpr.metrics.metric import MANIFOLD, family_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.interpretation import interpret
-from genpr.report.page import (
-    Figure,
-    Gallery,
-    Role,
-    load_images,
-    open_pictures,
-    render_page,
-)
+from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures, render_page
 from genpr.report.plots import has_plane, plane
 from genpr.report.score_tables import detail_tables, features_of, metric_texts, remarks_of
 from genpr.report.text import shown
