@@ -22,8 +22,9 @@ from genpr.report.compare_tables import (
     panel_sides,
     panel_values,
     ranking_rows,
+    verdict_of,
 )
-from genpr.report.interpretation import copies_of, direction, interpret, quality_of
+from genpr.report.interpretation import copies_of, interpret
 from genpr.report.page import Figure, render_page
 from genpr.report.plots import metric_curve, short_names
 from genpr.report.score_page import plane_of
@@ -87,7 +88,7 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
             {
                 "columns": {name: _BETTER[ALL_METRICS[name].better] for name in named.metrics},
                 "lines": lines_of(named),
-                "references": references_of(named),
+                "nulls": nulls_of(named),
             }
         ],
         details=[] if ranking is None else [ranking_rows(ranking)],
@@ -99,18 +100,13 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
     )
 
 
-def references_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """Reference values: a title and a text per metric, with a dash if it is not the same for all results."""
-    titles, rows = ("perfect generator", "real v. real", "chance"), []
-    for name in comparison.metrics:
-        values = set()
-        for result in comparison.results.values():
-            metric, control = result.metrics[name], {} if result.control is None else result.control.values
-            values.add((metric.known_null, control.get(name), metric.chance))
-        columns = zip(*values, strict=True)
-        rows.append([number(column[0], _DASH) if len({*column}) == 1 else _DASH for column in columns])
-    found = zip(titles, map(list, zip(*rows, strict=True)), strict=True)
-    return [(title, texts) for title, texts in found if {*texts} != {_DASH}]
+def nulls_of(comparison: Comparison) -> list[str]:
+    """The value of a perfect generator by metric, with a dash if it is unknown or not the same for all results."""
+    nulls = (
+        {number(result.metrics[name].known_null, _DASH) for result in comparison.results.values()}
+        for name in comparison.metrics
+    )
+    return [next(iter(values)) if len(values) == 1 else _DASH for values in nulls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
         source = result.fake.source  # "<fake images>" is a source in memory
         facts = f"{result.fake.n:,} images" + ("" if source.startswith("<") else f" of {source}")
         cells = [_cell(comparison, name, metric) for metric in comparison.metrics]
-        summary = interpret(result).summary
+        summary, _ = interpret(result)
         lines.append({"name": f"{index} {name}", "facts": facts, "summary": summary, "cells": cells})
     return lines
 
@@ -145,7 +141,7 @@ def _cell(comparison: Comparison, name: str, metric: str) -> Cell:
         return cell
     if recipe_of(result)[metric] != recipe_of(first)[metric]:
         return replace(cell, verdict="not the same metric")
-    contrast = comparison.contrast(name, metric)
+    contrast, (verdict, quality) = comparison.contrast(name, metric), verdict_of(comparison, name, metric)
     size, half = abs(found.value - reference.value), 0.0
     if contrast is not None:
         half = (contrast.interval.high - contrast.interval.low) / 2
@@ -154,8 +150,8 @@ def _cell(comparison: Comparison, name: str, metric: str) -> Cell:
     return replace(
         cell,
         below=[difference if contrast is None else f"{difference} ± {number(half)}"],
-        verdict=direction(contrast),
-        quality=quality_of(metric, contrast, found, reference),
+        verdict=verdict,
+        quality=quality,
     )
 
 
@@ -167,8 +163,6 @@ def panel_report(panel: PanelResult) -> str:
     """A panel as one self-contained page: a row per representation, with reference values below each value."""
     first = next(iter(panel.values()))
     found = {name: interpret(result) for name, result in panel.items()}
-    summaries = {each.summary for each in found.values()}
-    answers = [f"{name}: {each.summary}" for name, each in found.items()]
     return render_page(
         "compare.html",
         panel.every,
@@ -176,9 +170,9 @@ def panel_report(panel: PanelResult) -> str:
         record=panel.to_json(),
         kicker="score",
         facts=panel_sides(panel),
-        summary=summaries.pop() if len(summaries) == 1 else "",
-        answers={"By representation": answers},
-        caveats=[f"{name}: {text}" for name, each in found.items() for text in each.caveats],
+        summary="",
+        answers={"By representation": [f"{name}: {summary}" for name, (summary, _) in found.items()]},
+        caveats=[f"{name}: {text}" for name, (_, caveats) in found.items() for text in caveats],
         tables=[_panel_table(panel, values) for values in panel_values(panel) if values],
         legend=panel_legend(panel),
     )
@@ -202,5 +196,5 @@ def _panel_table(panel: PanelResult, values: Mapping[str, Texts]) -> dict[str, A
     return {
         "columns": {name: _BETTER[each] for name, each in better.items()},
         "lines": lines,
-        "references": (),
+        "nulls": (),
     }

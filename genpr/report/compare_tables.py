@@ -31,38 +31,27 @@ def comparison_table(results: Mapping[str, Result]) -> str:
     return str(Table("", ["metric", *results, "perfect"], rows))
 
 
-_MAX_ACROSS = 3
 _PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
 
 
 def side_by_side_table(comparison: Comparison) -> str:
-    """Metrics as rows and results as columns; for more than 3 results, the other way round. Then differences from the first."""
+    """Results as rows and metrics as columns, then the differences from the first result."""
     results, metrics = comparison.results, comparison.metrics
-    if len(results) <= _MAX_ACROSS:
-        rows = [
-            [name, *(number(each.metrics[name].value) for each in results.values()), ALL_METRICS[name].better]
-            for name in metrics
-        ]
-        heads = ["metric", *results, "better"]
-        table = Table("", heads, rows, texts={0, len(heads) - 1})
-    else:
-        values = {
-            label: {name: number(each.metrics[name].value) for name in metrics}
-            for label, each in results.items()
-        }
-        table = Table.of("", [{"result": label} | texts for label, texts in values.items()])
-    differences = [wrapped(f"not scored alike: {difference}") for difference in comparison.differences]
-    return "\n".join([str(table), *differences, *_contrasts(comparison)])
+    rows = [
+        [label, *(number(each.metrics[name].value) for name in metrics)] for label, each in results.items()
+    ]
+    lower = [name for name in metrics if ALL_METRICS[name].better == "lower"]
+    lines = [f"lower is better: {', '.join(lower)}"] * bool(lower)
+    lines += [f"not scored alike: {difference}" for difference in comparison.differences]
+    return "\n".join([str(Table("", ["result", *metrics], rows, lines)), *_contrasts(comparison)])
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
     """A table per other result of its differences from the first, with intervals."""
-    from genpr.report.interpretation import quality_of
-
     (first, reference), *others = comparison.results.items()
     what = "reals" if reference.real.what == "images" else reference.real.what
     blocks = []
-    for name, result in others:
+    for name, _ in others:
         rows, pairing = [], ""
         for metric in comparison.metrics:
             contrast = comparison.contrast(name, metric)
@@ -70,13 +59,33 @@ def _contrasts(comparison: Comparison) -> list[str]:
                 rows.append([metric, "-", "-", "no interval is known"])
                 continue
             pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing].format(what=what)})"
-            quality = quality_of(metric, contrast, result.metrics[metric], reference.metrics[metric])
             ends = "{:+.4f} to {:+.4f}".format(*contrast.interval)
-            verdict = f"{contrast.verdict}: {quality}" if quality else contrast.verdict
+            verdict = " ".join(filter(None, verdict_of(comparison, name, metric)))
             rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
         heads = ["metric", "difference", "95 % interval", "verdict"]
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), str(Table("", heads, rows, texts={0, 3}))]
     return blocks
+
+
+def verdict_of(comparison: Comparison, name: str, metric: str) -> tuple[str, str]:
+    """Whether a result is "higher" or "lower" than the first one, and whether this is "better" or "worse".
+
+    The latter is empty if it is unknown, or if both exceed the value of a perfect generator.
+    """
+    contrast, better = comparison.contrast(name, metric), ALL_METRICS[metric].better
+    if contrast is None:
+        return "no interval", ""
+    if contrast.verdict == "not distinguishable":
+        return contrast.verdict, ""
+    verdict = "higher" if contrast.value > 0 else "lower"
+    both = [
+        each.metrics[metric].relative
+        for each in (comparison.results[name], next(iter(comparison.results.values())))
+    ]
+    is_perfect = better == "higher" and all(each is not None and each >= 1 for each in both)
+    if better == "at null" or is_perfect:
+        return verdict, ""
+    return verdict, "better" if verdict == better else "worse"
 
 
 def columns_of(values: Mapping[str, Texts]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Summaries of scores in sentences, and verdicts of differences, by the rules of docs/report.md.
+"""Summaries of scores in sentences, by the rules of docs/report.md.
 
 Let m be precision divided by its null (the share of good fakes), k the number of neighbors and r the number of fakes per
 real. That many good fakes cover 1 - (1 + m r)^-k of the reals, up to terms of 1 / n (Naeem et al. 2020, arXiv:2002.09797,
@@ -9,16 +9,12 @@ count as missing variety.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from genpr.evaluation.result import Result
 from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.metric import BallMetric
-from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.uncertainty import Difference
-from genpr.metrics.value import MetricValue
 from genpr.report.text import capital, percent
 
 SLACK = 0.03
@@ -105,14 +101,6 @@ def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
     return found.null * good / (1 - (1 + ratio) ** -found.k)
 
 
-@dataclass(frozen=True, slots=True)
-class Interpretation:
-    """A score in words."""
-
-    summary: str  # the main finding; empty without any
-    caveats: Sequence[str]  # reasons to trust it less, besides the warnings
-
-
 _FIDELITY = {
     Grade.WHOLE: "the generated images look like real ones",
     Grade.UNCERTAIN: "up to {most_lost} of the generated images may not look like real ones",
@@ -131,8 +119,11 @@ _COPIES = {
 }
 
 
-def interpret(result: Result) -> Interpretation:
-    """A score in words. Fidelity needs precision; diversity needs recall or coverage."""
+def interpret(result: Result) -> tuple[str, list[str]]:
+    """A sentence with the main finding, or "", and reasons to trust it less, besides the warnings.
+
+    Fidelity needs precision; diversity needs recall or coverage.
+    """
     fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
     recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
     coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
@@ -147,9 +138,8 @@ def interpret(result: Result) -> Interpretation:
     if not all(share is None or share.is_measured for share in (fidelity, diversity)):
         caveats.append("Intervals were not computed; the summary allows for three binomial standard errors.")
     if fidelity is None and diversity is None:
-        return Interpretation("", caveats)
-    parts = [copies_of(result), _summary(result, fidelity, diversity)]
-    return Interpretation(" ".join(filter(None, parts)), caveats)
+        return "", caveats
+    return f"{copies_of(result)} {_summary(result, fidelity, diversity)}".strip(), caveats
 
 
 def copies_of(result: Result) -> str:
@@ -184,23 +174,3 @@ def _summary(result: Result, fidelity: Share | None, diversity: Share | None) ->
     elif fidelity.grade is diversity.grade is Grade.WHOLE and not codes & {"copied-reals", *_COPIES}:
         variety += ". Precision and recall do not distinguish the generator from a perfect one"
     return capital(f"{images}; {variety}.")
-
-
-def quality_of(metric: str, contrast: Difference | None, found: MetricValue, first: MetricValue) -> str:
-    """Whether `found` is "better" or "worse" than `first`; empty if unknown, or if both exceed that of a perfect generator."""
-    better, verdict = ALL_METRICS[metric].better, direction(contrast)
-    if verdict not in ("higher", "lower") or better == "at null":
-        return ""
-    shares = [each.relative for each in (found, first) if each.relative is not None]
-    if better == "higher" and len(shares) == 2 and min(shares) >= 1:
-        return ""
-    return "better" if verdict == better else "worse"
-
-
-def direction(contrast: Difference | None) -> str:
-    """A difference from the first result: "higher", "lower", "not distinguishable" or "no interval"."""
-    if contrast is None:
-        return "no interval"
-    if contrast.verdict == "not distinguishable":
-        return contrast.verdict
-    return "higher" if contrast.value > 0 else "lower"

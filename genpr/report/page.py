@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from genpr.errors import GenprError, UsageError, count_of, some
+from genpr.errors import GenprError, UsageError, count_of
 from genpr.evaluation.compare import notices_of
 from genpr.evaluation.result import Result
 from genpr.features.inputs import Pictures, pictures_of
@@ -215,28 +216,17 @@ def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
     groups |= {f"extractor {name}": info for name, info in record["extractors"].items()}
     return [
         (
-            capital(_words(title)),
-            {_words(name): _fact(value) for name, value in facts.items() if name not in _ELSEWHERE},
+            capital(title.replace("_", " ")),
+            {
+                name.replace("_", " "): value
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False)
+                for name, value in facts.items()
+                if name not in _ELSEWHERE
+            },
         )
         for title, facts in groups.items()
     ]
-
-
-def _words(name: str) -> str:
-    """Names like `n_cached` as words."""
-    return ("number of " * name.startswith("n_") + name.removeprefix("n_")).replace("_", " ")
-
-
-def _fact(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    if isinstance(value, int | float):
-        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_fact(each)}" for name, each in value.items()) or "none"
-    if isinstance(value, list | tuple):
-        return some(list(map(_fact, value)), 5, longest=200) or "none"
-    return str(value)
 
 
 @cache

@@ -94,11 +94,6 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     return f"{opening}>{body.strip()}"
 
 
-def has_plane(result: Result) -> bool:
-    """Whether a result has precision and recall."""
-    return all(name in result.metrics for name in F_SCORE_METRICS)
-
-
 def plane(results: Sequence[tuple[int, Result]]) -> str:
     """Precision against recall of one or several results with their intervals and numbers, as an `<svg>` element."""
     with _figure(5.2, 5.9 if len(results) > 1 else 5.2) as figure:

@@ -13,12 +13,13 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MANIFOLD, family_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report import selections
 from genpr.report.interpretation import interpret
 from genpr.report.page import Figure, Gallery, Role, load_images, open_pictures, render_page
-from genpr.report.plots import has_plane, plane
+from genpr.report.plots import plane
 from genpr.report.score_tables import detail_tables, features_of, metric_texts, remarks_of
 from genpr.report.text import shown
 
@@ -60,7 +61,8 @@ def html_report(
     pictured = {each.title for each in galleries if each.pictures}
     is_of_images = result.real.what == "images"
     others = [name for family, names in result.families.items() if family != MANIFOLD for name in names]
-    found, figures, rows = interpret(result), plane_of([(1, result)]), metric_rows(result, others)
+    figures, rows = plane_of([(1, result)]), metric_rows(result, others)
+    summary, caveats = interpret(result)
     details = [each for each in detail_tables(result, classes, on_page=True) if each.title not in pictured]
     names = [each.source.rstrip("/").rpartition("/")[2] or each.source for each in (result.real, result.fake)]
     roles = ("reals", "fakes") if is_of_images else result.roles
@@ -72,8 +74,8 @@ def html_report(
         record=result.to_json(),
         kicker="score" if is_of_images else result.protocol,
         facts=[f"{result.fake.n:,} {roles[1]}, {result.real.n:,} {roles[0]}", *features_of(result)],
-        summary=found.summary,
-        caveats=found.caveats,
+        summary=summary,
+        caveats=caveats,
         rows=metric_rows(result, result.families.get(MANIFOLD, ())),
         conditional_rows=rows,
         conditional_columns=[
@@ -103,18 +105,15 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
 
 def plane_of(results: Sequence[tuple[int, Result]]) -> list[Figure]:
     """The plot of all results that have precision and recall, each with its number; none without such results."""
-    found = [(number, result) for number, result in results if has_plane(result)]
+    found = [each for each in results if {*F_SCORE_METRICS} <= {*each[1].metrics}]
     if not found:
         return []
     text = (
         "Higher is better fidelity, further right is better diversity. The cross is a perfect generator with the same numbers "
         "of images."
     )
-    control = found[0][1].control
     if len(results) > 1:
         text += " The line is the Pareto front: no result exceeds those at its corners in both values."
-    elif control is not None:
-        text += f" Real v. real: {control.n_real:,} of the reals against {control.n_fake:,} others."
     return [Figure("Precision and recall", text, plane(found))]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 
 from rich.cells import cell_len
 
-from genpr.errors import count_of, printable
+from genpr.errors import count_of, printable, some
 from genpr.evaluation.modes import NAMED, FoundModes
 from genpr.evaluation.per_class import Average, ClassScores
 from genpr.evaluation.result import (
@@ -70,60 +70,39 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     }
 
 
-_OF_OTHERS = ("metric", "value", "95 % interval", "null", "chance", "pool")
-
-
 def score_table(result: Result) -> str:
     """Every metric with its interval, null and control, followed by the sources and settings."""
-    families = result.families
-    own, others = families.get(MANIFOLD, ()), [names for name, names in families.items() if name != MANIFOLD]
-    texts = {name: {"metric": name} | metric_texts(result, name) for name in result.metrics}
-    rest = [{head: texts[name][head] for head in _OF_OTHERS} for names in others for name in names]
-    ends = [end - 1 for end in accumulate(map(len, others))]
-    tables = [
-        Table.of("", [texts[name] for name in own], _manifold_lines(result, own)),
-        Table.of("", rest, _family_lines(result, [each["metric"] for each in rest]), sections=ends),
-    ]
-    remarks = {name: "; ".join(remarks_of(result, name)) for name in result.metrics}
-    for family, names in families.items():
-        if family != MANIFOLD and len(names) > 1 and len({remarks[name] for name in names}) == 1:
-            remarks[f"{family}.*"] = remarks[names[0]]
-            remarks |= dict.fromkeys(names, "")
-    lines = [f"{name}: {text}" for name, text in remarks.items() if text]
+    records = [{"metric": name} | metric_texts(result, name) for name in result.metrics]
+    lines = [f"{name}: {'; '.join(found)}" for name in result.metrics if (found := remarks_of(result, name))]
     lines += [f"undefined for these images: {', '.join(result.undefined)}"] * bool(result.undefined)
     sides = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
         sides += statistics_lines(result.reference_statistics)
-    shown = "\n\n".join(str(each) for each in tables if each.rows)
-    return "\n".join([shown, *map(wrapped, lines), *sides, *map(wrapped, settings_lines(result))])
+    table = Table.of("", records, [*_legend(result), *lines])
+    return "\n".join([str(table), *sides, *map(wrapped, settings_lines(result))])
 
 
-def _manifold_lines(result: Result, names: Sequence[str]) -> list[str]:
-    """Explanations of the metrics of the two sets."""
-    purposes = [
-        f"{purpose}: {', '.join(found)}"
+def _legend(result: Result) -> list[str]:
+    """Explanations of the metrics and columns of a score."""
+    found = result.metrics
+    purposes = {
+        purpose: ", ".join(name for name in found if f"({purpose})" in ALL_METRICS[name].meaning)
         for purpose in ("fidelity", "diversity")
-        if (found := [name for name in names if f"({purpose})" in ALL_METRICS[name].meaning])
-    ]
-    lines = ["; ".join(purposes)] * bool(purposes)
-    if any(result.metrics[name].known_null is not None for name in names):
+    }
+    purposes["lower is better"] = ", ".join(name for name in found if ALL_METRICS[name].better == "lower")
+    lines = ["; ".join(f"{what}: {names}" for what, names in purposes.items() if names)]
+    if any(metric.known_null is not None for metric in found.values()):
         lines.append("null: the mean value of a perfect generator with these numbers of images")
     if (control := result.control) is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
         lines.append(f"real v. real: {sizes} (in parentheses: null)")
-    if any(metric.null_source == "real halves" for metric in result.metrics.values()):
+    if any(metric.null_source == "real halves" for metric in found.values()):
         lines.append("without a null (-), compare the value with real v. real")
-    return lines
-
-
-def _family_lines(result: Result, names: Sequence[str]) -> list[str]:
-    """Explanations of the metrics of labels, prompts, entities and pairs."""
-    found = [result.metrics[name] for name in names]
-    lower = [name for name in names if ALL_METRICS[name].better == "lower"]
-    lines = ["chance: the value of random guessing"] * any(each.chance is not None for each in found)
-    lines += ["pool: number of ranked candidates"] * any(each.pool is not None for each in found)
-    lines += [f"lower is better: {', '.join(lower)}"] * bool(lower)
-    return ["; ".join(lines)] * bool(lines)
+    lines += ["chance: the value of random guessing"] * any(
+        each.chance is not None for each in found.values()
+    )
+    lines += ["pool: number of ranked candidates"] * any(each.pool is not None for each in found.values())
+    return list(filter(None, lines))
 
 
 def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
@@ -239,7 +218,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
         *label_lines(scores.origins, scores.unlabeled),
     ]
     heads = ["class, worst first", "reals", "fakes", *metrics]
-    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines, sections={len(rows) - 1})
+    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines)
 
 
 def _left_out(scores: ClassScores) -> list[str]:
@@ -249,8 +228,7 @@ def _left_out(scores: ClassScores) -> list[str]:
     for reason, group in groupby(ordered, key=lambda each: each.reason):
         sizes = [f"{cut(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group]
         need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
-        found = [f"left out, {reason}{need}: {', '.join(sizes[:5])}", *and_more(len(sizes) - 5)]
-        lines.append(" ".join(found))
+        lines.append(f"left out, {reason}{need}: {some(sizes, 5, longest=80)}")
     return lines
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import random
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Literal
+from typing import Any, Literal
 
 from genpr.errors import printable
 
@@ -134,7 +132,6 @@ class Table:
     rows: Sequence[Sequence[str]]  # cells may contain any text
     lines: Sequence[str] = ()  # sentences below the table
     texts: Collection[int] = (0,)  # columns of text, which are left-aligned and folded to fit
-    sections: Collection[int] = ()  # rows before a rule
 
     @classmethod
     def of(
@@ -144,14 +141,11 @@ class Table:
         lines: Sequence[str] = (),
         *,
         texts: Collection[str] = (),
-        sections: Collection[int] = (),
     ) -> Table:
         """A table of records by column, without columns in which all cells are "-"; `texts` are further columns of text."""
         known = [head for head in (records or [{}])[0] if any(each[head] != "-" for each in records)]
         columns = {0, *(index for index, head in enumerate(known) if head in texts)}
-        return cls(
-            title, known, [[each[head] for head in known] for each in records], lines, columns, sections
-        )
+        return cls(title, known, [[each[head] for head in known] for each in records], lines, columns)
 
     def __str__(self) -> str:
         """As text of 80 columns; if there are too many numbers, in parts, of which all but the first leave out rows without values."""
@@ -182,29 +176,24 @@ class Table:
         return parts
 
     def _drawn(self, part: Sequence[int], cells: Sequence[Sequence[str]], *, is_first: bool) -> str:
-        """Some columns, in color if stdout is a terminal with color."""
-        made = RichTable(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
-        )
+        """Some columns."""
+        made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
         for index in part:
             head, is_text = self.heads[index], index in self.texts
             lines = "\n".join(map(printable, [head] if is_text else head_lines(head)))
             justify: Literal["left", "right"] = "left" if is_text else "right"
             no_wrap = not is_text and cell_len(head) <= _MAX_FIRST  # a longer one is a name
             made.add_column(lines, justify=justify, overflow="fold", no_wrap=no_wrap)
-        for number_of_row, row in enumerate(cells):
+        for row in cells:
             if is_first or any(row[index] != "-" for index in part[1:]):
-                made.add_row(*(row[index] for index in part), end_section=number_of_row in self.sections)
-        terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+                made.add_row(*(row[index] for index in part))
         buffer = io.StringIO()
-        console = Console(
-            file=buffer,
-            width=WIDTH,
-            force_terminal=terminal,
-            force_jupyter=False,  # in a notebook, rich would display the table instead of writing it to the file
-            no_color=not terminal,
-            markup=False,
-            emoji=False,
-        )
-        console.print(made)
+        # In a notebook, rich would display the table instead of writing it to the file.
+        plain: dict[str, Any] = {
+            "force_jupyter": False,
+            "force_terminal": False,
+            "markup": False,
+            "emoji": False,
+        }
+        Console(file=buffer, width=WIDTH, **plain).print(made)
         return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")

@@ -153,25 +153,6 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("environment", "is_colored"),
-    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
-    ids=["color", "NO_COLOR", "dumb"],
-)
-def test_colors_depend_on_terminal_and_environment(real, fakes, monkeypatch, environment, is_colored):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    for name, value in ({"TERM": "xterm-256color"} | environment).items():
-        monkeypatch.setenv(name, value)
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    args = ("score", real, fakes[3], "--no-control", "--no-intervals", "--device", "cpu", "--quiet")
-    assert run([str(arg) for arg in args]) == 0
-    text = terminal.getvalue()
-    codes = re.compile(r"\x1b\[[\d;]*m")
-    assert bool(codes.search(text)) == is_colored
-    check(codes.sub("", text))
-
-
 def test_notices_follow_the_table_and_fit_the_terminal(real, fakes, monkeypatch):
     terminal = Terminal()
     monkeypatch.setenv("COLUMNS", "60")
