@@ -31,9 +31,6 @@ def comparison_table(results: Mapping[str, Result]) -> str:
     return str(Table("", ["metric", *results, "perfect"], rows))
 
 
-_PAIRINGS = {"paired": "the same {what}, whose effect cancels", "unpaired": "different {what} or halves"}
-
-
 def side_by_side_table(comparison: Comparison) -> str:
     """Results as rows and metrics as columns, then the differences from the first result."""
     results, metrics = comparison.results, comparison.metrics
@@ -43,28 +40,22 @@ def side_by_side_table(comparison: Comparison) -> str:
     lower = [name for name in metrics if ALL_METRICS[name].better == "lower"]
     lines = [f"lower is better: {', '.join(lower)}"] * bool(lower)
     lines += [f"not scored alike: {difference}" for difference in comparison.differences]
-    return "\n".join([str(Table("", ["result", *metrics], rows, lines)), *_contrasts(comparison)])
-
-
-def _contrasts(comparison: Comparison) -> list[str]:
-    """A table per other result of its differences from the first, with intervals."""
-    (first, reference), *others = comparison.results.items()
-    what = "reals" if reference.real.what == "images" else reference.real.what
-    blocks = []
-    for name, _ in others:
+    blocks = [str(Table("", ["result", *metrics], rows, lines))]
+    first, *others = results
+    for name in others:
         rows, pairing = [], ""
-        for metric in comparison.metrics:
+        for metric in metrics:
             contrast = comparison.contrast(name, metric)
             if contrast is None:
                 rows.append([metric, "-", "-", "no interval is known"])
                 continue
-            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing].format(what=what)})"
+            pairing = f" ({contrast.pairing} differences)"
             ends = "{:+.4f} to {:+.4f}".format(*contrast.interval)
             verdict = " ".join(filter(None, verdict_of(comparison, name, metric)))
             rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
         heads = ["metric", "difference", "95 % interval", "verdict"]
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), str(Table("", heads, rows, texts={0, 3}))]
-    return blocks
+    return "\n".join(blocks)
 
 
 def verdict_of(comparison: Comparison, name: str, metric: str) -> tuple[str, str]:
@@ -186,9 +177,6 @@ def panel_sides(panel: PanelResult) -> list[str]:
     return [*lines, *(statistics_lines(*given) if given else ())]
 
 
-_LONG = 9  # longer names of a metric are shown only above the table
-
-
 def ranking_table(ranking: Ranking) -> str:
     """One row per checkpoint, the best first, then the outcome in sentences."""
     is_front = ranking.by == PARETO
@@ -231,14 +219,7 @@ def ranking_rows(ranking: Ranking) -> Table:
     valued = [ranking.results[entry.name] for entry in ranking.entries if entry.value is not None]
     nulls = {number(criterion.null(result)) for result in valued} - {"-"}
     lines += [f"{by} of a perfect generator: {null}" for null in nulls if len(nulls) == 1]
-    heads = [
-        "rank",
-        "checkpoint",
-        *shown,
-        by if len(by) <= _LONG else "value",
-        "95 % interval",
-        "to the winner",
-    ]
+    heads = ["rank", "checkpoint", *shown, by, "95 % interval", "to the winner"]
     return Table(f"By {by}, {ranking.better} is better", heads, rows, [*lines, *ranking.remarks], {1})
 
 

@@ -155,16 +155,9 @@ def render_page(
     answers: Mapping[str, Sequence[str]] | None = None,
     **parts: object,
 ) -> str:
-    """A page that can be encoded in UTF-8.
+    """A page from a template that can be encoded in UTF-8, with the JSON text `record`.
 
-    Args:
-        template: "report.html" or "compare.html".
-        results: What the page is about, by name; the first one states protocol and versions.
-        title: Heading and title of the page; names in it are as `shown` gives them.
-        record: JSON that the page contains.
-        caveats: Reasons to trust the summary less.
-        answers: Parts of the summary by title; one about reliability follows.
-        **parts: Further variables of the template.
+    `title` has names as `shown` gives them; `answers` are parts of the summary by title; `parts` are further variables.
     """
     from markupsafe import Markup
 
@@ -234,10 +227,6 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup, escape
 
-    def breakable(name: str) -> Markup:
-        """A name that may break into lines after an underscore."""
-        return Markup(escape(shown(name)).replace("_", Markup("_<wbr>")))
-
     def prose(text: str) -> Markup:
         """A text whose spans in backticks are code elements, and whose percent signs stay on the line of their number."""
         safe = re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", str(escape(shown(text, longest=_MAX_LENGTH))))
@@ -260,7 +249,6 @@ def _environment() -> Environment:
         "data_uri": lambda data: Markup(data_uri(data)),
         "short": shown,
         "as_is": Markup,
-        "breakable": breakable,
         "prose": prose,
         "position": lambda value: (
             f"{100 * min(max(value, 0), 1.2):.1f}"

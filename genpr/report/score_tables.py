@@ -191,18 +191,15 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
 
 
 def class_table(scores: ClassScores, most: int = _WORST) -> Table:
-    """Classes as rows, the worst first, and metrics as columns; of many classes, the worst and the best."""
+    """Classes as rows and metrics as columns, the worst classes first."""
     raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
-    metrics, best = [name for name in scores.macro if name not in raw], most // 2
+    metrics = [name for name in scores.macro if name not in raw]
 
     def row(label: str, found: Mapping[str, MetricValue | Average], *sizes: int) -> list[str]:
         texts = [plus_minus(found[name].value, found[name].interval) for name in metrics]
         return [label, *([f"{size:,}" for size in sizes] or ["", ""]), *texts]
 
-    rows = [row(found.label, found.metrics, found.n_real, found.n_fake) for found in scores.classes]
-    if len(rows) > most + best + 1:
-        between = [f"({len(rows) - most - best:,} between)", *[""] * (len(metrics) + 2)]
-        rows = [*rows[:most], between, *rows[-best:]]
+    rows = [row(found.label, found.metrics, found.n_real, found.n_fake) for found in scores.classes[:most]]
     averages = [row("macro average", scores.macro), row("micro average", scores.micro)]
     nulls = ["perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics)]
     over = {
@@ -212,6 +209,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
     weights = "; ".join(f"its {role} for {names}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
+        *and_more(count - len(rows)),
         f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
         f"macro: all classes have equal weight; micro: each class is weighted by {weights}",
         *(_CHANCE, *_left_out(scores)),

@@ -17,7 +17,7 @@ from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MIN_IMAGES, modes_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.page import Gallery, ImageRef, Picture, Role
-from genpr.report.text import capital, number, percent, shown
+from genpr.report.text import capital, number, shown
 
 if TYPE_CHECKING:
     from genpr.conditional.align import Aligned, Copies
@@ -67,7 +67,6 @@ def select_by_realism(scores: PerImageScores) -> list[Gallery]:
 
 _MAX_IMAGES = 10_000  # images per set in the search for modes, which takes quadratic time
 _MODES, _PER_MODE = 6, 8
-_SINGLE = 16
 
 
 def select_modes(
@@ -79,21 +78,18 @@ def select_modes(
 ) -> list[Gallery]:
     """Uncovered reals by missed modes, and fakes outside the real manifold by invented modes.
 
-    Without a significant missed mode, single reals that are farthest from any fake are shown. `labels` has the class of each
-    real and of each fake; `progress` is called with "kinds" and percent.
+    `labels` has the class of each real and of each fake; `progress` is called with "kinds" and percent.
     """
     (reals, fakes), real, fake = scores.sides, scores.real, scores.fake
     uncovered_k, outside_k = scores.k[coverage.name], scores.k[precision.name]
-    sentences = [
+    shares = [
         f"{1 - real.covered.mean():.1%} of the reals are not covered by any fake.",
         f"{1 - fake.inside.mean():.1%} of the fakes are outside the real manifold.",
     ]
     uncovered: tuple[Picture, ...] = ()
     outside: tuple[Picture, ...] = ()
     if min(len(reals), len(fakes)) < max(MIN_IMAGES, uncovered_k + 1, outside_k + 1):
-        sentences = [
-            f"{text} Finding modes needs at least {MIN_IMAGES} images of each set." for text in sentences
-        ]
+        found = (f"finding modes needs at least {MIN_IMAGES} images of each set",) * 2
     else:
         modes = modes_of(
             reals.features,
@@ -107,15 +103,10 @@ def select_modes(
             device=device,
             progress=progress and (lambda done, total: progress("kinds", 100 * done // max(total, 1), 100)),
         )
-        found = zip(sentences, sentences_of(modes), strict=True)
-        sentences = [f"{text} {capital(sentence)}." for text, sentence in found]
+        found = sentences_of(modes)
         uncovered = _of_modes("real", modes.missed, real.names, "not covered by any fake")
         outside = _of_modes("fake", modes.invented, fake.names, "outside the real manifold")
-    if not uncovered:
-        uncovered = _farthest(scores)
-        sentences[0] += (
-            " Shown are the reals that are farthest from any fake, relative to the radius of their ball."
-        )
+    sentences = [f"{share} {capital(text)}." for share, text in zip(shares, found, strict=True)]
     return [
         Gallery("Missed modes: real images that no fake covers", sentences[0], uncovered),
         Gallery("Invented modes: fakes outside the real manifold", sentences[1], outside),
@@ -137,27 +128,8 @@ def _of_modes(
     return tuple(pictures)
 
 
-def _farthest(scores: PerImageScores) -> tuple[Picture, ...]:
-    """Uncovered reals, by the distance of the nearest fake in units of their radius, each next to that fake."""
-    real, distance = scores.real, scores.real.nearest_fake_distance
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(distance > 0, distance / real.radius, 0.0)  # on a ball of radius 0
-    rows = np.argsort(-far, kind="stable")
-    rows = rows[~real.covered[rows]][:_SINGLE].tolist()
-    away = [f": {far[row]:.2f} radii away" if np.isfinite(far[row]) else ": its radius is 0" for row in rows]
-    nearest, fakes = real.nearest_fake.tolist(), scores.fake.names
-    return tuple(
-        Picture(("real", row), real.names[row] + text, ("fake", nearest[row]), fakes[nearest[row]])
-        for row, text in zip(rows, away, strict=True)
-    )
-
-
 _FAILURES, _COPIES = 60, 24
 _PROMPT = 160  # shown characters of a prompt
-
-
-def _prompt(text: str) -> str:
-    return f"“{shown(text, longest=_PROMPT)}”"
 
 
 def select_by_prompt(aligned: Aligned) -> Gallery:
@@ -172,9 +144,10 @@ def select_by_prompt(aligned: Aligned) -> Gallery:
     failures = [
         Picture(
             ("fake", each.row),
-            f"{each.image}: prompt {_prompt(each.prompt)} ({each.score:.3f}), rank {each.rank:g} of {each.pool:,}",
+            f"{each.image}: prompt “{shown(each.prompt, longest=_PROMPT)}” ({each.score:.3f}), "
+            f"rank {each.rank:g} of {each.pool:,}",
             ("fake", first[each.winner]),
-            f"an image of the prompt that it ranks first, {_prompt(each.winner)} ({each.winner_score:.3f})",
+            f"an image of the prompt that it ranks first, “{shown(each.winner, longest=_PROMPT)}” ({each.winner_score:.3f})",
         )
         for each in failed[:_FAILURES]
     ]
@@ -196,13 +169,8 @@ def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
         caption = f"{names[row]}: cosine {found.similarity[row]:.3f}"
         partner = f"{copies.names[nearest[1]]}, the nearest training image"
         pictures.append(Picture(("fake", row), caption, nearest, partner))
-    null = ""
-    if found.null.value is not None:
-        null = (
-            f"; {percent(found.null.value)} of the training images are that similar to another training image"
-        )
     sentence = (
-        f"{above:,} of {len(names):,} images have a cosine similarity above {found.threshold:g} to a training image{null}. The "
+        f"{above:,} of {len(names):,} images have a cosine similarity above {found.threshold:g} to a training image. The "
         "most similar images come first, including those below the threshold."
     )
     more = max(0, above - len(pictures))

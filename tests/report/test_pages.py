@@ -148,19 +148,17 @@ def test_details_are_sorted_worst_first():
     assert detail_tables(a_result()) == []
 
 
-def test_worst_and_best_of_many_classes_are_shown(rng):
+def test_worst_of_many_classes_are_shown(rng):
     labels = [f"class {number % 7}" for number in range(84)]
     real, fake = rng.normal(size=(2, 84, 3))
     known = {"real_labels": labels, "fake_labels": labels, "min_per_class": 12}
     scores = genpr.Evaluator(real, control=False, intervals=False).score_classes(fake, **known)
     names, table = [each.label for each in scores.classes], class_table(scores, 4)
     averages = ["macro average", "micro average", "perfect (macro)"]
-    assert [row[0] for row in class_table(scores, 3).rows][:5] == [*names[:3], "(3 between)", names[-1]]
-    assert [row[0] for row in table.rows] == [*names, *averages]
-    assert (
-        "its fakes for calibrated_precision, density; its reals for calibrated_recall, coverage"
-        in table.lines[1]
-    )
+    assert [row[0] for row in table.rows] == [*names[:4], *averages]
+    weights = "its fakes for calibrated_precision, density; its reals for calibrated_recall, coverage"
+    assert table.lines[0].startswith("and 3 more")
+    assert weights in table.lines[2]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "猫" * 100], ids=range(len(HOSTILE)))

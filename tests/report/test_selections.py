@@ -134,21 +134,3 @@ def test_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
     without = select_modes(scores, device="cpu")
     assert without[0].pictures[0].group.endswith(" expected)")
     assert [rows(each) for each in without] == [rows(missed), rows(invented)]
-
-
-def test_without_missed_modes_the_farthest_reals_are_shown():
-    radius, distance = np.full(60, 2.0), np.arange(60) + 0.0
-    radius[[50, 0]] = 0.0
-    real = {"radius": radius, "nearest_fake_distance": distance, "nearest_fake": np.arange(60)[::-1]}
-    sides = np.random.default_rng(0).normal(size=(2, 60, 3))
-    scores = made(60, 60, sides=sides, real={**real, "covered": np.arange(60) % 2 == 1})
-    with np.errstate(all="raise"):
-        missed, invented = select_modes(scores, device="cpu")
-    assert rows(missed) == [50, *(row for row in range(58, 26, -2) if row != 50)][:16]
-    assert missed.pictures[1] == Picture(("real", 58), "r58: 29.00 radii away", ("fake", 1), "f1")
-    assert "farthest" in missed.sentence
-    assert invented.pictures == ()
-    few = replace(scores, real=replace(scores.real, covered=~np.isin(np.arange(60), [0, 3, 50])))
-    # The last is a repeated real that equals a fake, on the border of its ball.
-    assert rows(select_modes(few, device="cpu")[0]) == [50, 3, 0]
-    assert captions(select_modes(few, device="cpu")[0])[1:] == ["r3: 1.50 radii away", "r0: 0.00 radii away"]
