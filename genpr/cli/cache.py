@@ -60,7 +60,7 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
     else:
         from rich.filesize import decimal
 
-        from genpr.report.score_tables import listing
+        from genpr.report.text import listing
 
         files = sum(row["files"] for row in rows)
         text = printable(f"{files:,} files, {decimal(total)} in {root / 'features'}")

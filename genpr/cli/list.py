@@ -20,7 +20,7 @@ Record = dict[str, Any]
 @as_json
 def command(what: str, *, as_json: bool) -> None:
     """Show the known extractors (with their weights and license), protocols or metrics."""
-    from genpr.report.score_tables import listing
+    from genpr.report.text import listing
 
     records, in_columns, details = _LISTS[what]
     print_stdout(

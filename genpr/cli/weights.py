@@ -37,7 +37,7 @@ def list_files(*, as_json: bool) -> None:
     """List all known files with extractors, size and license, and whether they are on this machine."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
     from genpr.features.weights import cached_path
-    from genpr.report.score_tables import listing
+    from genpr.report.text import listing
 
     names = ("name", "used_by", "size", "license", "sha256", "url")
     rows, shown = [], []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
-
-from rich.cells import cell_len
+from typing import TYPE_CHECKING
 
 from genpr.errors import count_of, printable, some
-from genpr.evaluation.modes import NAMED, FoundModes
-from genpr.evaluation.per_class import Average, ClassScores
 from genpr.evaluation.result import (
     AlignmentSummary,
     EntitySummary,
@@ -25,8 +22,9 @@ from genpr.metrics.registry import ALL_METRICS, BALLS
 from genpr.metrics.value import MetricValue
 from genpr.report.text import Table, and_more, cut, interval, number, plus_minus, wrapped
 
-THRESHOLDS = {"fixed": "one for all detections", "labeled": "chosen on labeled images"}
-"""How thresholds of entities were chosen."""
+if TYPE_CHECKING:
+    from genpr.evaluation.modes import FoundModes
+    from genpr.evaluation.per_class import Average, ClassScores
 
 
 def features_of(result: Result) -> list[str]:
@@ -73,7 +71,10 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
 def score_table(result: Result) -> str:
     """Every metric with its interval, null and control, followed by the sources and settings."""
     records = [{"metric": name} | metric_texts(result, name) for name in result.metrics]
-    lines = [f"{name}: {'; '.join(found)}" for name in result.metrics if (found := remarks_of(result, name))]
+    remarks: dict[str, list[str]] = {}
+    for name in result.metrics:
+        remarks.setdefault("; ".join(remarks_of(result, name)), []).append(name)
+    lines = [f"{some(names, 6)}: {text}" for text, names in remarks.items() if text]
     lines += [f"undefined for these images: {', '.join(result.undefined)}"] * bool(result.undefined)
     sides = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
     if result.reference_statistics is not None:
@@ -135,22 +136,6 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
     # Paths are not wrapped.
     first = f"{names} from mean and covariance{keys} of {printable(summary.source)}"
     return [first, *[wrapped(", ".join(facts), first="  ")] * bool(facts)]
-
-
-def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
-    """Records with equal keys: short values in columns, and the `details` on separate lines below."""
-    heads = [key for key in rows[0] if key not in details]
-    cells = [["-" if row[head] is None else printable(str(row[head])) for head in heads] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
-    first, *lines = (
-        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        for row in (heads, *cells)
-    )
-    parts = [first, "─" * len(first)]
-    for line, row in zip(lines, rows, strict=True):
-        texts = [str(row[key]) for key in details if row[key] is not None]
-        parts += [line, *(wrapped(text, first="   ", others="     ") for text in texts)]
-    return "\n".join(part.rstrip() for part in parts)
 
 
 _CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
@@ -315,9 +300,7 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
     lines += [f"no {metric}: {why}" for metric, why in found.undefined]
     if seen is not None:
         source = f" ({seen.source})" if seen.source else ""
-        lines.append(
-            f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
-        )
+        lines.append(f"recognized by {seen.name} ({seen.kind}); thresholds: {seen.chosen}{source}")
     unread = [[each.name, each.reason, each.answer] for each in found.unreadable[:few]]
     text = f"{len(found.unreadable):,} of {found.n_answers:,} answers; they count in failure_rate only"
     return [
@@ -344,6 +327,8 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
 
 
 def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
+    from genpr.evaluation.modes import NAMED
+
     clusters = found.modes.missed if is_real else found.modes.invented
     heads = (
         ("missed", "reals", "uncovered", "fakes") if is_real else ("invented", "fakes", "outside", "reals")

@@ -112,6 +112,22 @@ def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
     return [f"and {count:,} {what}"] if count > 0 else []
 
 
+def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
+    """Records with equal keys: short values in columns, and the `details` on separate lines below."""
+    heads = [key for key in rows[0] if key not in details]
+    cells = [["-" if row[head] is None else printable(str(row[head])) for head in heads] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    first, *lines = (
+        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        for row in (heads, *cells)
+    )
+    parts = [first, "─" * len(first)]
+    for line, row in zip(lines, rows, strict=True):
+        texts = [str(row[key]) for key in details if row[key] is not None]
+        parts += [line, *(wrapped(text, first="   ", others="     ") for text in texts)]
+    return "\n".join(part.rstrip() for part in parts)
+
+
 def head_lines(name: str) -> list[str]:
     """The name of a metric as the head of a column: a long one on two lines, broken after an underscore."""
     first, underscore, rest = name.partition("_")

@@ -115,7 +115,7 @@ def test_encoder_needs_thresholds_of_labeled_images(genpr, stripes):
     assert (code, "a user's factory may print" in err, "warning" in err) == (0, True, False)
     assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
     assert float(blue_of(out)[5]) == 1, "sensitivity"
-    assert "chosen on labeled images" in " ".join(out.split())
+    assert "thresholds: labeled" in " ".join(out.split())
 
 
 TOY = f"{Path(toy_pair.__file__)}:load"
