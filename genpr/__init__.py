@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.checkpoints.generator import CheckpointImages as CheckpointImages
+    from genpr.checkpoints.generator import Sampler as Sampler
     from genpr.checkpoints.generator import load_generator as load_generator
     from genpr.checkpoints.rank import rank_checkpoints as rank_checkpoints
     from genpr.checkpoints.rank import rank_results as rank_results
-    from genpr.checkpoints.sampler import CheckpointImages as CheckpointImages
-    from genpr.checkpoints.sampler import Sampler as Sampler
     from genpr.checkpoints.sweep import truncation_sweep as truncation_sweep
     from genpr.conditional.align import align as align
     from genpr.conditional.entity_scores import entity_metrics as entity_metrics
@@ -58,9 +58,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "checkpoints.generator": "load_generator",
+    "checkpoints.generator": "CheckpointImages Sampler load_generator",
     "checkpoints.rank": "rank_checkpoints rank_results",
-    "checkpoints.sampler": "CheckpointImages Sampler",
     "checkpoints.sweep": "truncation_sweep",
     "conditional.align": "align",
     "conditional.entity_scores": "entity_metrics score_entities",

@@ -1,45 +1,42 @@
-"""Load a generator, truncate its latents, run batches of them through it, and convert its output to uint8 images.
+"""Generators: load one, draw its images at several settings or of several checkpoints from the same latents.
 
-A generator is one of
-
-- a callable `(latents, *, labels=None, **axis)`: latents are float32 (b, d) on the device of the generator, and the axis is
-  passed by its name, such as `psi=0.7` or `guidance=3.0`. `labels` is passed only if there are labels;
-- an object with `mapping` and `synthesis`, such as StyleGAN's networks: `synthesis(mapping(z))`, where psi is applied to the
-  output of the mapping, (b, d) or (b, num_ws, d). Labels are passed to the mapping, as `labels` or `c`.
-
-Both return one tensor or array of images, see `to_uint8`.
+A generator is a callable `(latents, *, labels=None, **axis)`: latents are float32 (b, d) on the device of the generator, and the
+axis is passed by its name, such as `psi=0.7` or `guidance=3.0`. `labels` is passed only if there are labels. It returns one
+tensor or array of images, see `to_uint8`.
 
 References:
     Brock, Donahue, Simonyan: Large Scale GAN Training for High Fidelity Natural Image Synthesis. ICLR 2019.
-    Karras, Laine, Aila: A Style-Based Generator Architecture for Generative Adversarial Networks. CVPR 2019.
     Kingma, Dhariwal: Glow: Generative Flow with Invertible 1x1 Convolutions. NeurIPS 2018.
     Marchesi: Megapixel Size Image Creation using Generative Adversarial Networks. arXiv:1706.00082, 2017.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
-import inspect
 import math
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial, reduce
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from genpr.checkpoints.options import SamplerOptions
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, GenprError, ResourceError, UsageError, similar
 from genpr.features.custom import evaluation_mode, networks_of, weights_sha256
+from genpr.features.options import takes_options
 from genpr.features.user_code import load_object, signature_of, takes_device
-from genpr.images.arrays import to_levels, widened
+from genpr.images.arrays import MAX_OUTSIDE, checked_range, to_levels, widened
+from genpr.images.datasets import CountedBatches
+from genpr.notices import Notice, notice
 from genpr.runtime import (
     USER_ERRORS,
     expand_user,
@@ -49,19 +46,16 @@ from genpr.runtime import (
     state_guard,
     user_default_device,
 )
-from genpr.storage import sha256_of_file
+from genpr.storage import sha256_of_file, tensors_sha256
 from genpr.validation import check_count, check_unmasked, entry_point, is_plain, kind_of
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
 
-W_RULE = "w-interpolate"
-MEAN_LATENTS = 10_000
-"""Number of latents for the mean w of each label."""
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 
 _CODE = "custom-generator"
-_MEAN_SEED = 0x77_2D_6D_65_61_6E  # "w-mean": a seed that no sweep is likely to use
-_MEAN_BATCH = 1000
+_NO_TRUNCATION = ("z-scale", 1.0)  # does not change the latents, and passes no axis
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ def load_generator(
             return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
 
     generator, run = load_object(spec, kind="generator", code=_CODE, call=call)
-    check_generator(generator, f"generator {spec!r}")
+    _check_generator(generator, f"generator {spec!r}")
     if isinstance(generator, nn.Module):
         generator.to(resolved)
     own = next(iter(run), "")  # the file of the factory, whatever its name is
@@ -155,108 +149,326 @@ def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> N
         raise UsageError(text, code=_CODE) from error
 
 
-Draw = Callable[[Tensor, Tensor | None, int], object]
-"""From latents, their labels and the index of the first sample to the output of a generator."""
-Route = Callable[[Setting], Draw]
-"""Starts a pass over all samples at a setting."""
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A generator with its latents and the axis along which it is varied; `Sampler.of` creates it.
 
-
-def _begin_callable(generator: Callable[..., object], axis: str | None, setting: Setting) -> Draw:
-    """A callable to which the axis is passed by name; `axis` is None if the setting is applied to the latents."""
-    keywords: dict[str, object] = {} if axis is None else {axis: setting}
-    return lambda latents, labels, _start: generator(
-        latents, **keywords, **({} if labels is None else {"labels": labels})
-    )
-
-
-@dataclass
-class _StyleRoute:
-    """A mapping and a synthesis; if `truncates`, w is interpolated with its mean over normal z, one for each label.
-
-    `labels` are those of all samples, (n,) or (n, c); `label_name` is the mapping's parameter for them.
+    Attributes:
+        generator: The generator of the user.
+        name: Its name in messages.
+        latents: float32 (n, d), standard normal, on the CPU; equal at all settings.
+        labels: (n,) or (n, c) class labels of the samples, if there are any.
+        rule: Truncation rule of psi; None if the axis is passed to the generator by name.
+        device: Device of the latents.
+        options: Seed, axis, range of float images, batch size.
     """
 
-    generator: Any
-    truncates: bool
-    latent_dim: int
-    labels: Tensor | None
-    label_name: str | None
+    generator: object = field(repr=False)
+    name: str
+    latents: Tensor = field(repr=False)
+    labels: Tensor | None = field(repr=False)
+    rule: str | None
     device: torch.device
-    who: str
-    _known: tuple[tuple[str | None, ...], Tensor] | None = None
+    options: SamplerOptions = field(repr=False)
+    _loaded: LoadedGenerator | None = field(repr=False)
 
-    def __call__(self, setting: Setting) -> Draw:
-        psi = float(setting) if self.truncates else 1.0
-        distinct, group = [None], None
-        if self.labels is not None:
-            distinct, group = torch.unique(self.labels, dim=0, return_inverse=True)
-        means = None if psi == 1 else self._means(distinct)
+    @classmethod
+    @takes_options(SamplerOptions)
+    @entry_point
+    def of(
+        cls, generator: object, *, n: int, name: str | None = None, **options: Unpack[SamplerKeywords]
+    ) -> Sampler:
+        """Prepare to draw n images at any setting of a generator.
 
-        def draw(latents: Tensor, labels: Tensor | None, start: int) -> object:
-            w = self._map(latents, labels)
-            if means is not None:
-                mean = means if group is None else means[group[start : start + len(w)].to(means.device)]
-                w = torch.lerp(mean.to(w).expand_as(w), w, psi)
-            return self.generator.synthesis(w)
+        Args:
+            generator: A callable `(latents, *, labels=None, **axis)`, or a `LoadedGenerator`.
+            n: Images per setting.
+            name: Its name in messages.
+            **options: The fields of `SamplerOptions`.
 
-        return draw
+        Raises:
+            UsageError: An option is impossible, or does not fit the generator.
+            ResourceError: CUDA was requested but is not available.
 
-    def _means(self, labels: Iterable[Tensor | None]) -> Tensor:
-        """Mean w of each label, computed again unless the weights are those of the last pass."""
-        weights = network_hashes(self.generator.mapping)
-        if self._known is None or not weights or None in weights or self._known[0] != weights:
-            self._known = weights, torch.stack([self._mean(label) for label in labels])
-        return self._known[1]
+        Example:
+            >>> from genpr.demo import ShapesGenerator
+            >>> sampler = Sampler.of(ShapesGenerator(), n=10, batch_size=8)
+            >>> [tuple(batch.shape) for batch in sampler.images(0.7)]
+            [(8, 3, 64, 64), (2, 3, 64, 64)]
+        """
+        loaded = generator if isinstance(generator, LoadedGenerator) else None
+        target: Any = generator if loaded is None else loaded.generator
+        name = name or (_name_of(target) if loaded is None else loaded.spec)
+        who, chosen = f"generator {name!r}", SamplerOptions(**options)
+        _check_generator(target, who)
+        check_count(chosen.batch_size, "batch_size", minimum=1)
+        latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
+        labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
+        chosen = replace(chosen, image_range=checked_range(chosen.image_range))
+        _check_axis(target, chosen, labels, who)
+        return cls(target, name, latents, labels, chosen.rule, device, chosen, loaded)
 
-    def _mean(self, label: Tensor | None) -> Tensor:
-        """Mean w, (d,) or (num_ws, d), over the same latents for each label."""
-        latents = draw_latents(MEAN_LATENTS, self.latent_dim, seed=_MEAN_SEED)
-        labels = None if label is None else label.expand(_MEAN_BATCH, *label.shape).to(self.device)
-        batches = latents.view(-1, _MEAN_BATCH, self.latent_dim)
-        total = reduce(torch.add, (self._map(z.to(self.device), labels).double().sum(0) for z in batches))
-        if not total.isfinite().all():
-            text = f"the mapping of {self.who} returns NaN or infinite values; check that the file is intact and that training did not diverge"
-            raise DataError(text, code="generator-non-finite")
-        return total / MEAN_LATENTS
+    @property
+    def n(self) -> int:
+        """Images per setting."""
+        return len(self.latents)
 
-    def _map(self, z: Tensor, labels: Tensor | None) -> Tensor:
-        w = self.generator.mapping(z, **({} if self.label_name is None else {self.label_name: labels}))
-        if not is_plain(w) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
-            text = f"the mapping of {self.who} must return floats (b, d) or (b, num_ws, d) for z {tuple(z.shape)}, but returned {kind_of(w)}"
-            raise DataError(text, code="generator-output")
-        return w
+    def images(self, setting: Setting) -> GeneratedImages:
+        """The images at a setting, drawn again in every iteration.
+
+        Raises:
+            UsageError: The setting is not a plain value, or is out of the range of the rule.
+        """
+        if isinstance(setting, np.generic):
+            setting = setting.item()
+        if not isinstance(setting, bool | int | str) and not (
+            isinstance(setting, float) and math.isfinite(setting)
+        ):
+            text = f"{self.options.axis} must be a finite number or a string, not {setting!r}"
+            raise UsageError(text, code="bad-setting")
+        if self.rule is not None:
+            check_psi(self.rule, setting)
+        return GeneratedImages(self, setting)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Everything that determines the images, as plain JSON: if it is equal, images at equal settings are equal.
+
+        The networks are hashed in their current state. For a generator without networks, `weights` is None, and only `name`
+        (and `checkpoint` and `code` of a loaded generator) identify it.
+
+        Example:
+            >>> from genpr.demo import ShapesGenerator
+            >>> Sampler.of(ShapesGenerator(), n=10, rule="z-clip").identity["rule"]
+            'z-clip'
+        """
+        chosen, loaded = self.options, self._loaded
+        try:
+            hashes = [weights_sha256(network) for network in networks_of(self.generator)]
+        except ValueError:
+            hashes = []
+        known = [each for each in hashes if each is not None]
+        return {
+            "name": self.name,
+            "n": self.n,
+            "latent_dim": self.latents.shape[1],
+            "seed": chosen.seed,
+            "axis": chosen.axis,
+            "rule": self.rule,
+            "labels": None if self.labels is None else tensors_sha256({"labels": self.labels}),
+            "image_range": None if chosen.image_range is None else list(chosen.image_range),
+            "batch_size": chosen.batch_size,
+            "device": self.device.type,  # random streams and rounding differ between types of devices
+            "weights": hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None,
+            "checkpoint": None if loaded is None else loaded.checkpoint_sha256,
+            "code": None if loaded is None else loaded.code_sha256,
+        }
 
 
-def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) -> str | None:
-    """The name of the parameter of the mapping for labels (`c` in StyleGAN); None if it is called without labels."""
-    signature = signature_of(mapping)
-    parameters = {} if signature is None else signature.parameters
-    for name in ("labels", "c"):
-        if name in parameters and (needed or parameters[name].default is inspect.Parameter.empty):
-            return name
-    if needed:
-        text = f"labels were given, but the mapping of {who} has no parameter `labels` or `c`"
-        raise UsageError(text, code="generator-labels")
-    return None
+@dataclass(eq=False)
+class GeneratedImages(CountedBatches):
+    """The images of a generator at one setting, as batches uint8 (b, 3, h, w) on the CPU, equal in every pass.
+
+    `clamped` is the fraction of values outside the declared range in the last complete pass; None before the first.
+    """
+
+    sampler: Sampler
+    setting: Setting
+    clamped: float | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return self.sampler.n
+
+    @property
+    def name(self) -> str:
+        """The generator and the setting."""
+        return f"{self.sampler.name} at {self.sampler.options.axis}={self.setting}"
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Notices of the last complete pass."""
+        if self.clamped is None or self.clamped <= MAX_OUTSIDE:
+            return ()
+        low, high = self.sampler.options.image_range or (0, 255)
+        return (notice("clamped", share=f"{self.clamped:.0%}", low=f"{low:g}", high=f"{high:g}"),)
+
+    @property
+    def drawn_by(self) -> dict[str, object]:
+        """The identity of the sampler, and the setting."""
+        return {**self.sampler.identity, "setting": self.setting}
+
+    def __iter__(self) -> Iterator[Tensor]:
+        sampler, chosen, step = self.sampler, self.sampler.options, self.sampler.options.batch_size
+        checkpoint = None if sampler._loaded is None else sampler._loaded.checkpoint
+        generator: Any = sampler.generator
+        keywords: dict[str, object] = {} if sampler.rule is not None else {chosen.axis: self.setting}
+        clamped = 0.0
+        for batch, start in enumerate(range(0, sampler.n, step)):
+            who = f"generator {self.name!r}, batch {batch},"
+            part = slice(start, start + step)
+            z = sampler.latents[part]
+            if sampler.rule is not None:
+                z = RULES[sampler.rule](z, float(self.setting))
+            if sampler.labels is not None:
+                keywords["labels"] = sampler.labels[part].to(sampler.device)
+            # Modes and random states are restored after every batch, for the code that iterates.
+            with inference_context(generator, sampler.device):
+                with generator_errors(who, checkpoint):
+                    seed_noise(chosen.seed, batch)
+                    # A copy, since a generator may work in place.
+                    output = generator(z.to(sampler.device, copy=True), **keywords)
+                images, share = to_uint8(output, expected=len(z), image_range=chosen.image_range, who=who)
+            clamped += share * len(images)
+            yield images
+        self.clamped = clamped / sampler.n
 
 
-def network_hashes(thing: object) -> tuple[str | None, ...]:
-    """Hashes of the weights of the networks of an object; empty if there are none, or one cannot be hashed."""
+@takes_options(SamplerOptions)
+class CheckpointImages(CountedBatches):
+    """Images of the generator of a checkpoint: batches uint8 (b, 3, h, w), equal in every pass.
+
+    The generator is loaded when iteration begins and released when it ends, so that only one of many checkpoints is in memory.
+    Checkpoints with the same options use the same latents and the same noise. Networks are moved to the device.
+    `Evaluator.score` accepts it.
+
+    Args:
+        spec: "path/to/file.py:factory" or "package.module:factory"; the factory is called with the checkpoint.
+        checkpoint: A file or folder.
+        n: Number of images.
+        setting: Setting on the axis; None draws without truncation, and passes no axis.
+        **options: The fields of `SamplerOptions`.
+
+    Raises:
+        UsageError: A number is out of range, or a rule or axis is given without a setting. Iteration also raises the errors of
+            `load_generator` and `Sampler.of`, and DataError if the generator fails or changes between passes.
+
+    Example:
+        >>> images = CheckpointImages("gan.py:load", "step-1000.pt", n=5000, image_range=(-1, 1))
+        >>> len(images), images.name
+        (5000, 'step-1000.pt')
+    """
+
+    notices: tuple[Notice, ...] = ()
+    """Notices of the last pass."""
+    drawn_by: Mapping[str, object] | None = None
+    """`Sampler.identity` and the setting, once iteration began; None before."""
+
+    def __init__(
+        self,
+        spec: str,
+        checkpoint: str | os.PathLike[str],
+        *,
+        n: int,
+        setting: Setting | None = None,
+        **options: Unpack[SamplerKeywords],
+    ) -> None:
+        chosen = SamplerOptions(**options)
+        check_count(n, "n", minimum=1)
+        check_count(chosen.batch_size, "batch_size", minimum=1)
+        checked_range(chosen.image_range)
+        if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
+            what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
+            text = f"the {what} needs a setting, such as psi = 0.7, but found none"
+            raise UsageError(text, code="bad-setting")
+        if setting is not None and chosen.rule is not None:
+            check_psi(chosen.rule, setting)
+        self.spec, self.checkpoint, self.n, self.setting = spec, checkpoint, n, setting
+        self._options = chosen
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint."""
+        return Path(self.checkpoint).name
+
+    def identify(self) -> dict[str, object]:
+        """`drawn_by` of the next pass; loads the generator, but draws nothing."""
+        drawn_by = self._load().drawn_by
+        gc.collect()  # as after a pass
+        return drawn_by
+
+    def _load(self) -> GeneratedImages:
+        options, setting = self._options, self.setting
+        if setting is None:
+            rule, setting = _NO_TRUNCATION
+            options = replace(options, rule=rule)
+        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
+        return Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        images = self._load()
+        drawn_by = images.drawn_by
+        before = self.drawn_by or drawn_by  # of the last pass, if there was one
+        if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
+            raise DataError(
+                f"{self.name} has different {' and '.join(differing)} than in the last pass over its images; do not write "
+                "to it during a run, and make sure that its factory sets all weights",
+                code="checkpoint-changed",
+                path=os.fspath(self.checkpoint),
+            )
+        self.drawn_by = drawn_by
+        try:
+            yield from images
+        finally:
+            self.notices = images.notices
+            del images
+            gc.collect()  # networks with reference cycles stay until the garbage collector runs
+
+
+def checkpoints_at(
+    images_of: Callable[[Path], CheckpointImages], *, pattern: str | None = None
+) -> Callable[[Path], CheckpointImages | None]:
+    """A `source_of` for `Watcher`: the images of files whose names match `pattern`, or have a common suffix."""
+
+    def source_of(path: Path) -> CheckpointImages | None:
+        is_common = path.suffix.lower() in CHECKPOINT_SUFFIXES
+        is_named = is_common if pattern is None else fnmatchcase(path.name, pattern)
+        return images_of(path) if is_named and path.is_file() else None
+
+    return source_of
+
+
+def _name_of(generator: object) -> str:
+    names = (getattr(generator, attribute, None) for attribute in ("name", "__name__"))
+    return next((name for name in names if isinstance(name, str) and name), type(generator).__name__)
+
+
+def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
+    """Dimension of a latent, as given or from `z_dim` or `latent_dim` of the generator."""
+    for value in (given, getattr(generator, "z_dim", None), getattr(generator, "latent_dim", None)):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    text = f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`"
+    raise UsageError(text, code="latent-dim")
+
+
+def _label_tensor(labels: object, n: int) -> Tensor | None:
+    """A copy of labels as a tensor (n,) or (n, c)."""
+    if labels is None:
+        return None
+    check_unmasked(labels, "labels")
     try:
-        return tuple(weights_sha256(network) for network in networks_of(thing))
-    except ValueError:
-        return ()
+        rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
+    except (TypeError, ValueError, RuntimeError):
+        rows = torch.empty(())
+    if not is_plain(rows) or rows.ndim not in {1, 2} or len(rows) != n:
+        text = f"labels must be numbers (n,) or (n, c) with one row for each of {n} images, not {type(labels).__name__}"
+        raise UsageError(text, code="generator-labels")
+    return rows.detach().cpu().clone()
 
 
-def find_route(
-    generator: Any,  # noqa: ANN401 - a user's object
-    options: SamplerOptions,
-    labels: Tensor | None,
-    latent_dim: int,
-    device: torch.device,
-    who: str,
-) -> tuple[Route, str | None]:
-    """The calling convention of a generator, and the truncation rule; None if the axis is passed to a callable."""
+def _check_generator(generator: object, who: str) -> None:
+    if not callable(generator):
+        kind = type(generator).__name__
+        raise UsageError(f"{who} must be a callable from latents to images, but is a {kind}", code=_CODE)
+
+
+def _check_axis(
+    generator: Callable[..., object], options: SamplerOptions, labels: Tensor | None, who: str
+) -> None:
+    """Check the axis and the rule, and that the generator can be called with them."""
     axis, rule = options.axis, options.rule
     if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
         text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
@@ -265,13 +477,6 @@ def find_route(
         check_psi(rule, 1.0)
         if axis != "psi":
             raise UsageError(f"the rule {rule} sets psi, so it cannot vary {axis!r}", code="bad-axis")
-    if _is_styled(generator) and axis == "psi":
-        rule = rule or W_RULE
-        label_name = _label_parameter(generator.mapping, needed=labels is not None, who=who)
-        return _StyleRoute(generator, rule == W_RULE, latent_dim, labels, label_name, device, who), rule
-    if rule == W_RULE or not callable(generator):
-        text = f"{who} cannot be varied along {axis!r}: {W_RULE} needs `mapping` and `synthesis`, and other rules need a callable"
-        raise UsageError(text, code="bad-axis")
     keywords = dict.fromkeys([axis] * (rule is None) + ["labels"] * (labels is not None))
     signature = signature_of(generator)
     try:
@@ -281,21 +486,6 @@ def find_route(
         given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
         text = f"{who} cannot be called with {given} ({error}); its parameters are {signature}"
         raise UsageError(text, code=_CODE) from error
-    return partial(_begin_callable, generator, axis if rule is None else None), rule
-
-
-def check_generator(generator: object, who: str) -> None:
-    """Check that an object can be a generator."""
-    if not callable(generator) and not _is_styled(generator):
-        raise UsageError(
-            f"{who} must be a callable from latents to images, or have `mapping` and `synthesis`, but is a "
-            f"{type(generator).__name__}",
-            code=_CODE,
-        )
-
-
-def _is_styled(generator: object) -> bool:
-    return all(callable(getattr(generator, part, None)) for part in ("mapping", "synthesis"))
 
 
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:
@@ -412,9 +602,9 @@ def check_psi(rule: str, psi: object) -> None:
         text = f"unknown rule {rule!r}{similar(rule, RULES)}; expected one of {', '.join(RULES)}"
         raise UsageError(text, code="unknown-rule")
     is_number = isinstance(psi, Real) and not isinstance(psi, bool) and math.isfinite(psi)
-    if not is_number or (rule != W_RULE and float(psi) < 0):  # type: ignore[arg-type]
-        expected = "a finite number" if rule == W_RULE else "a finite number of at least 0"
-        raise UsageError(f"psi must be {expected} for the rule {rule}, not {psi!r}", code="bad-psi")
+    if not is_number or float(psi) < 0:  # type: ignore[arg-type]
+        text = f"psi must be a finite number of at least 0 for the rule {rule}, not {psi!r}"
+        raise UsageError(text, code="bad-psi")
 
 
 def _resample(z: Tensor, psi: float) -> Tensor:
@@ -434,7 +624,6 @@ def _resample(z: Tensor, psi: float) -> Tensor:
 
 
 RULES: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "w-interpolate": lambda z, _psi: z,
     "z-resample": _resample,
     "z-scale": lambda z, psi: z * psi,
     "z-clip": lambda z, psi: z.clamp(-psi, psi),
@@ -446,6 +635,4 @@ RULES: dict[str, Callable[[Tensor, float], Tensor]] = {
 - `z-resample`: a normal truncated to [-psi, psi] (Marchesi 2017; the truncation trick of Brock et al. 2019). They draw
   a coordinate again until it lies inside; here it is the inverse distribution function at the fixed uniform u = Phi(z), which
   has the same distribution and pairs the samples over all psi.
-- `w-interpolate`: z is unchanged; w = f(z) of the mapping network is interpolated with its mean (Karras et al. 2019,
-  appendix B): w' = mean + psi (w - mean), with the mean of f(z) over normal z.
 """

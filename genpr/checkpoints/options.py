@@ -69,10 +69,10 @@ class SamplerOptions:
     )
     rule: str | None = option(
         None,
-        "How psi truncates: z-scale, z-clip and z-resample truncate the latents z, w-interpolate the output w of the mapping.",
+        "How psi truncates the latents.",
         group="advanced",
-        unset="w-interpolate for a generator with mapping and synthesis, else the generator applies psi",
-        choices=("w-interpolate", "z-resample", "z-scale", "z-clip"),
+        unset="the generator applies psi",
+        choices=("z-resample", "z-scale", "z-clip"),
         metavar="RULE",
     )
     latent_dim: int | None = option(

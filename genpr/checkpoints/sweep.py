@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from genpr.checkpoints.criterion import Point, number_of, pareto_front
+from genpr.checkpoints.generator import Sampler
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, named_by_code
 from genpr.checkpoints.rank import Objective
-from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, GenprError, UsageError
 from genpr.evaluation.compare import compare, results_text

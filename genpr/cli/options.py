@@ -18,7 +18,7 @@ from genpr.evaluation.options import KNN, LABELS_FILE, LABELS_UNSET, LabelOption
 from genpr.features.options import option, option_fields
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.sampler import CheckpointImages
+    from genpr.checkpoints.generator import CheckpointImages
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.per_class import ClassOptions
 
@@ -287,7 +287,7 @@ class CheckpointFlags(GeneratorFlags):
         return partial(self._images, n=self.n or evaluator.n_real, options=options)
 
     def _images(self, path: Path, *, n: int, options: ScoreOptions) -> CheckpointImages:
-        from genpr.checkpoints.sampler import CheckpointImages
+        from genpr.checkpoints.generator import CheckpointImages
 
         assert self.generator is not None
         keywords = self.sampling(options, self.axis_name)

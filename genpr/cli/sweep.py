@@ -115,9 +115,8 @@ def command(
     check_sources(real)
     if flags.out is not None:
         check_sweep(flags.out, input_paths(), overwrite=output.overwrite)
-    from genpr.checkpoints.generator import load_generator
+    from genpr.checkpoints.generator import Sampler, load_generator
     from genpr.checkpoints.rank import Objective
-    from genpr.checkpoints.sampler import Sampler
     from genpr.checkpoints.sweep import SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator
 

@@ -102,7 +102,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     with ScoreLog(path, by=flags.by) as log:
         try:
             with progress_bars(quiet=output.quiet) as bars:
-                from genpr.checkpoints.sampler import checkpoints_at
+                from genpr.checkpoints.generator import checkpoints_at
                 from genpr.evaluation.evaluator import Evaluator
 
                 evaluator = Evaluator.from_options(real, replace(options, progress=bars))

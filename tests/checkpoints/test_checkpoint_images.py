@@ -12,8 +12,7 @@ from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_gene
 from raising import raising
 
 import genpr
-from genpr.checkpoints.generator import check_factory
-from genpr.checkpoints.sampler import CheckpointImages, checkpoints_at
+from genpr.checkpoints.generator import CheckpointImages, check_factory, checkpoints_at
 from genpr.errors import DataError, UsageError
 
 OPTIONS = {"image_range": (-1, 1), "device": "cpu"}

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
 
-from genpr.checkpoints.generator import load_generator
-from genpr.checkpoints.sampler import Sampler
+from genpr.checkpoints.generator import Sampler, load_generator
 
 LOAD = ("--generator", "gan.py:load", "--image-range=-1,1")
 QUICK = ("--extractor", "pixels", "--no-control", "--no-intervals", "--device", "cpu")
