@@ -383,12 +383,6 @@ class CheckpointImages(CountedBatches):
         """The name of the checkpoint."""
         return Path(self.checkpoint).name
 
-    def identify(self) -> dict[str, object]:
-        """`drawn_by` of the next pass; loads the generator, but draws nothing."""
-        drawn_by = self._load().drawn_by
-        gc.collect()  # as after a pass
-        return drawn_by
-
     def _load(self) -> GeneratedImages:
         options, setting = self._options, self.setting
         if setting is None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from genpr.distributed import check_seconds
 from genpr.errors import UsageError
 from genpr.features.options import option
-from genpr.validation import check_flag
 
 if TYPE_CHECKING:
     import torch
@@ -112,15 +111,11 @@ class WatchOptions:
         group="inputs",
         metavar="NAME",
     )
-    keep_results: bool = option(
-        False, "Keep each result in genpr-results/NAME.json, for `genpr compare`.", group="output"
-    )
     ignored: Collection[str | os.PathLike[str]] = option(
         (), "Files and folders that are not scored, such as the real images.", in_cli=False
     )
 
     def __post_init__(self) -> None:
-        check_flag(self.keep_results, "keep_results")
         check_seconds("settle", self.settle, may_be_zero=True)
         if self.done_file is not None and (
             self.done_file in ("", "..") or Path(self.done_file).name != self.done_file

@@ -6,7 +6,6 @@ start. Only one process at a time writes to a folder. Importing this module does
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.options import named_by_code
-from genpr.errors import DataError, GenprError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_value
@@ -38,13 +37,10 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
 
 SCHEMA = 1
-BEST, RESULTS = "best.json", "genpr-results"
-_LONGEST_NAME = 255 - len(".json")
+BEST = "best.json"
 _LOCK = ".genpr-watch.lock"
 _CACHE_WARNINGS = "cache"  # these depend on earlier runs, not on the samples
-# If these differ, the settings hash may differ too, since it records how a metric treats few images.
-_MAY_DIFFER = ("n_fake", "undefined")
-_COMPARABLE = ("protocol", "requested", "fingerprint", "real", "n_real", "max_images", "seed")
+_COMPARABLE = ("protocol", "requested", "real", "n_real", "max_images", "seed")
 _PER_CHECKPOINT = ("checkpoint", "weights")
 _RECIPE = ("k", "ties", "extractors", "decoding", "labels", "statistics", "held_out")  # of `Evaluator.recipe`
 
@@ -83,30 +79,22 @@ class ScoreLog:
         busy = f"another genpr watch writes to {folder}; stop it, or write to another folder (--log)"
         with ExitStack() as lock:
             lock.enter_context(exclusive_lock(folder / _LOCK, busy=busy))
-            self._text, records = self._read()
-            self.records, self._last_of = list[Record](), dict[object, Record]()
-            for number, record in enumerate(records, 1):
+            self._text, self.records = self._read()
+            for number, record in enumerate(self.records, 1):
                 self.check(record, f"line {number} of {path} was")
-                self._add(record)
             best = self.paths[1]
             if best.exists() and not self.records:
                 raise _foreign(best)
             with report_write_errors(folder):  # temporary files of an interrupted run
                 remove_temporaries(folder, "|".join(re.escape(each.name) for each in self.paths))
-                remove_temporaries(folder / RESULTS, r".+\.json")
             self._write_best()
             self._lock = lock.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        with self._lock:
-            try:
-                self._write_best()
-            except GenprError:
-                if error is None:  # else that one is the cause
-                    raise
+    def __exit__(self, *_error: object) -> None:
+        self._lock.close()
 
     @property
     def best(self) -> Record | None:
@@ -122,9 +110,7 @@ class ScoreLog:
 
     def check(self, facts: Record, what: str = "") -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
-        # The last score has equal settings but for its hash, which must be that of the last score of the same kind.
-        before = (*self.records[-1:], self._last_of.get(_kind(facts), facts))
-        if differing := dict.fromkeys(name for each in before for name in differences(each, facts)):
+        if differing := [name for first in self.records[:1] for name in differences(first, facts)]:
             same = "use the same options, reals and generator"
             remedy = "move the lines of other runs to another file" if what else same
             raise UsageError(
@@ -134,41 +120,19 @@ class ScoreLog:
                 path=str(self.path),
             )
 
-    def _add(self, record: Record) -> None:
-        self.records.append(record)
-        self._last_of[_kind(record)] = record
-
-    def check_result(self, name: str, facts: Record) -> None:
-        """Check that a kept result replaces only one with the same facts, which an interrupted watch left ("foreign-file")."""
-        path = self._path_of(name)
-        check_place(path)
-        if path.exists() and not _is_result_with(facts, path):
-            raise _foreign(path)
-
-    def _path_of(self, name: str) -> Path:
-        if len(encoded := os.fsencode(name)) > _LONGEST_NAME:
-            name = f"{encoded[:200].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:16]}"
-        return self.path.parent / RESULTS / f"{name}.json"
-
-    def append(self, record: Record, *, whole: str | None = None) -> None:
-        """Append one line atomically and update `best.json`; before that, write the whole result if it is kept.
+    def append(self, record: Record) -> None:
+        """Append one line atomically and update `best.json`.
 
         Raises:
             UsageError: The score is not comparable with those before it ("other-recipe").
             ResourceError: The folder cannot be written.
         """
         self.check(record)
-        if whole is not None:
-            path = self._path_of(record["name"])
-            self.check_result(record["name"], record)
-            with report_write_errors(path):
-                path.parent.mkdir(exist_ok=True)
-            replace_file(path, f"{whole}\n")
         text = json.dumps(record, allow_nan=False, ensure_ascii=False)
         line = _SURROGATE.sub(lambda found: "\\" + readable(found[0]), text).encode() + b"\n"
         replace_file(self.path, self._text + line)
         self._text += line
-        self._add(parse_json(line))
+        self.records.append(parse_json(line))
         self._write_best()
 
     def _read(self) -> tuple[bytes, list[Record]]:
@@ -211,22 +175,10 @@ def readable(name: str) -> str:
 
 
 def _foreign(path: Path) -> UsageError:
-    text = f"{path} would be replaced, but does not belong to a score of this watch; remove it, or use another folder (--log)"
+    text = (
+        f"{path} would be replaced, but does not belong to a watch; remove it, or use another folder (--log)"
+    )
     return UsageError(text, code="foreign-file", path=str(path))
-
-
-def _is_result_with(facts: Record, path: Path) -> bool:
-    """Whether a file has a result of the same settings and reals, by those of its `facts` that are known."""
-    try:
-        found = parse_json(_content(path))
-        own = {key: found[key] for key in ("protocol", "fingerprint", "max_images", "seed")}
-        own |= {
-            "real": found["real"]["content"],
-            "requested": sorted({*found["metrics"], *found["undefined"]}),
-        }
-    except (LookupError, TypeError, ValueError):
-        return False
-    return all(facts.get(key, value) == value for key, value in own.items())
 
 
 def _content(path: Path) -> bytes:
@@ -252,18 +204,8 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
 def differences(before: Record, after: Record) -> list[str]:
     """The names of facts that must be equal for two scores in one log, but differ; facts that `after` lacks are left out."""
     old, new = _comparable(before), _comparable(after)
-    known = set(after)
-    if any(before.get(key) != after.get(key) for key in _MAY_DIFFER):
-        known.discard("fingerprint")
-    if "recipe" not in before:  # a line of an earlier version
-        known.discard("recipe")
-    names = [name for name in {**new, **old} if name.partition(".")[0] in known]
+    names = [name for name in {**new, **old} if name.partition(".")[0] in after]
     return [name for name in names if new.get(name) != old.get(name)]
-
-
-def _kind(record: Record) -> str:
-    """Equal for records that must have equal settings hashes."""
-    return str([record.get(key) for key in _MAY_DIFFER])
 
 
 def _comparable(record: Record) -> dict[str, Any]:

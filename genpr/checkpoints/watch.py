@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,11 +131,10 @@ class Watcher:
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
         check_outside(log.path, [evaluator.source])
         above, top = (Path(os.path.realpath(path)).parents for path in (log.path, folder / log.path.name))
-        places = {*map(str, above)} - {*map(str, top)}
-        inside = [entry for entry in folder.iterdir() if places and os.path.realpath(entry) in places]
+        places = {*above} - {*top}
+        inside = [entry for entry in folder.iterdir() if places and Path(os.path.realpath(entry)) in places]
         check_outside(log.path, [entry for entry in inside if self._pending(entry) is not None])
         self._settings = settings_of(evaluator)
-        self._is_comparable = not log.records  # or whether the log was found to have the same settings
         self._is_explained = bool(log.records)
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
@@ -154,7 +152,6 @@ class Watcher:
         check_seconds("interval", interval)
         if until is not None:
             check_count(until, "until", minimum=1)
-        self._check_log()
         while not self._is_done(until):
             waiting = self.poll(until=until)
             if self._is_done(until):
@@ -179,10 +176,8 @@ class Watcher:
         Returns:
             The names of sources without a score.
         """
-        seen_at, listed = (
-            self._clock(),
-            self._list(),
-        )  # before scoring, since later sources may change meanwhile
+        self._log.check(self._settings)  # also if nothing is new
+        seen_at, listed = self._clock(), self._list()  # before scoring; later sources may change meanwhile
         unchanged = {each.name for each in listed if self._failed.get(each.name) == each.listing}
         self._failed = {name: listing for name, listing in self._failed.items() if name in unchanged}
         return [
@@ -190,28 +185,6 @@ class Watcher:
             for pending in listed
             if not (self._is_due(pending, seen_at) and not self._is_done(until) and self._score(pending))
         ]
-
-    def _check_log(self) -> None:
-        """Check that the scores in the log are comparable with new ones, also if nothing is new."""
-        self._log.check(self._settings)
-        if self._source_of is samples_at and not self._is_comparable:
-            self._check_images(None)  # no generator draws them
-        for record in self._log.records[::-1]:
-            if self._is_comparable:
-                return
-            path = self._folder / Path(record["name"]).name
-            source = self._source_of(path) if os.path.exists(path) else None  # noqa: PTH110 - of any length
-            if source is not None:
-                with suppress(
-                    DataError, ResourceError
-                ):  # scoring reports the reason, of a source that needs it
-                    self._check_images(source)
-
-    def _check_images(self, source: object) -> None:
-        """Check that images of this source are drawn like those in the log, before any is drawn."""
-        drawn_by = source.identify() if isinstance(source, CountedBatches) else None
-        self._log.check({**self._settings, "generator": drawn_by})
-        self._is_comparable = True
 
     def _list(self) -> list[PendingSource]:
         try:
@@ -225,10 +198,9 @@ class Watcher:
         found = [pending for path in paths if (pending := self._pending(path)) is not None]
         if paths and not found and not self._is_explained:
             self._is_explained = True
-            needed = "checkpoints are files whose names match --pattern"
-            if self._source_of is samples_at:
-                kinds = ", ".join(SAMPLE_SUFFIXES)
-                needed = f"a sample is a folder of images, or a file that ends in {kinds}; move loose images to a folder each"
+            needed = f"a sample is a folder of images, or a file that ends in {', '.join(SAMPLE_SUFFIXES)}"
+            if self._source_of is not samples_at:
+                needed = "checkpoints are files whose names match --pattern"
             has = some([path.name for path in paths])
             self._on_message(f"{self._folder} has nothing to score yet, but {has}; {needed}")
         return found
@@ -252,11 +224,7 @@ class Watcher:
     def _score(self, pending: PendingSource) -> bool:
         """Score a source. Returns whether it has a record or was removed, so that no retry is needed."""
         started = time.perf_counter()
-        if self._options.keep_results:
-            self._log.check_result(pending.name, self._settings)
         try:
-            if not self._is_comparable:
-                self._check_images(pending.source)
             result = self._evaluator.score(pending.source, cache=False)  # samples are rarely scored twice
         except (DataError, UsageError, ResourceError) as error:
             if not isinstance(error, ResourceError) and not pending.path.exists():
@@ -285,7 +253,7 @@ class Watcher:
             seconds=seconds,
             timestamp=time.time(),
         )
-        self._log.append(record, whole=result.to_json(indent=1) if self._options.keep_results else None)
+        self._log.append(record)
         self._on_record(record, result)
         self._scored.add(pending.name)
         self._failed.pop(pending.name, None)

@@ -58,10 +58,6 @@ class CountedBatches(Iterable[object]):
         """Description of the generator, as plain JSON types, after all batches were read; None if unknown."""
         return None
 
-    def identify(self) -> Mapping[str, object] | None:
-        """`drawn_by` of the next pass, without drawing."""
-        return self.drawn_by
-
 
 @dataclass(frozen=True)
 class DatasetSource(IndexedSource):

@@ -160,7 +160,7 @@ RUNS: dict[str, list[str]] = {
     "sweep": ["sweep", "real.npz", *QUICK, *GENERATED, "--checkpoint", "a.pt", "--psi", "0.4,0.7,1",
               "--out", "sweep"],
     "sweep-folders": ["sweep", "real", "0.5=fake", "1=fake_b", *QUICK, "--at-least", "recall=0.1"],
-    "watch": ["watch", "real", "runs", *QUICK, "--once", "--settle", "0", "--keep-results"],
+    "watch": ["watch", "real", "runs", *QUICK, "--once", "--settle", "0"],
     "align": ["align", "fake", "--prompts", "prompts.csv", "--extractor", "pair.py:load", "--quiet",
               "--distractors", "20", "--csv", "ranks.csv"],
     "entities": ["entities", "expected.csv", "answers.jsonl", "--vocabulary", "objects.txt"],

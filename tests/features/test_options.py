@@ -105,7 +105,6 @@ def test_flags_of_functions_are_booleans():
         lambda: genpr.rank_checkpoints(None, {}, force="no"),
         lambda: genpr.load_extractor("pixels", offline="no"),
         lambda: genpr.reference_statistics(rows, spatial="no"),
-        lambda: WatchOptions(keep_results="no"),
         lambda: CallbackOptions(intervals="no"),
         lambda: PrecisionRecallDensityCoverage(extractor="pixels", normalize="no"),
         lambda: PrecisionRecallDensityCoverage(extractor="pixels", reset_real_features="no"),
