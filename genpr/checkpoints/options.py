@@ -1,14 +1,11 @@
-"""Options of drawing images and of watching a folder as records. Importing this module does not import torch."""
+"""Options of drawing images as a record. Importing this module does not import torch."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from genpr.distributed import check_seconds
 from genpr.errors import UsageError
 from genpr.features.options import option
 
@@ -93,32 +90,3 @@ class SamplerOptions:
     )
     batch_size: int = option(64, "Images per call of the generator.")
     device: str | torch.device = option("auto", "Device. auto is the device of the generator's networks.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions:
-    """When a source in a watched folder is scored, and which files are kept."""
-
-    settle: float = option(
-        10.0,
-        "A source is complete once it has not changed for this many seconds.",
-        group="inputs",
-        metavar="SECONDS",
-    )
-    done_file: str | None = option(
-        None,
-        "A folder is complete once it contains a file of this name.",
-        group="inputs",
-        metavar="NAME",
-    )
-    ignored: Collection[str | os.PathLike[str]] = option(
-        (), "Files and folders that are not scored, such as the real images.", in_cli=False
-    )
-
-    def __post_init__(self) -> None:
-        check_seconds("settle", self.settle, may_be_zero=True)
-        if self.done_file is not None and (
-            self.done_file in ("", "..") or Path(self.done_file).name != self.done_file
-        ):
-            text = f"done_file must be the name of a file, such as COMPLETE, not {self.done_file!r:.60}"
-            raise UsageError(text, code="bad-option")

@@ -1,7 +1,6 @@
 """Score samples while a training run writes them to a folder, each once, when it is complete.
 
-A source is complete when the names, sizes and modification times of its files have not changed for a while, or, for folders,
-when it contains a file of a given name.
+A source is complete when the names, sizes and modification times of its files have not changed for a while.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.options import WatchOptions
 from genpr.checkpoints.score_log import Record, ScoreLog, readable, scored_record, settings_of
 from genpr.distributed import check_seconds
 from genpr.errors import DataError, ResourceError, UsageError, some
@@ -38,12 +36,11 @@ _RETRY_S = 600.0  # after a failure, until an unchanged source is tried again
 
 @dataclass(frozen=True, slots=True)
 class PendingSource:
-    """A source that is scored when it is complete; `is_marked` is whether its folder contains the done file."""
+    """A source that is scored when it is complete."""
 
     path: Path
     source: object
     listing: str
-    is_marked: bool | None = None
 
     @property
     def name(self) -> str:
@@ -95,7 +92,8 @@ class Watcher:
         folder: Folder of the samples: folders of images, archives, .npz or feature files, or other files that `source_of`
             accepts.
         log: Log of the scores.
-        options: When a source is complete, and which files are kept.
+        settle: A source is complete once it has not changed for this many seconds.
+        ignored: Files and folders that are not scored, such as the real images.
         source_of: Selects the entries of `folder` that are scored, and opens them.
         on_message: Called with one line about events other than scores.
         on_record: Called with each new record and its result.
@@ -103,7 +101,7 @@ class Watcher:
         sleep: Waits for a number of seconds.
 
     Raises:
-        UsageError: `folder` does not exist.
+        UsageError: `folder` does not exist, or `settle` is out of range.
     """
 
     def __init__(
@@ -111,8 +109,9 @@ class Watcher:
         evaluator: Evaluator,
         folder: str | os.PathLike[str],
         log: ScoreLog,
-        options: WatchOptions | None = None,
         *,
+        settle: float = 10.0,
+        ignored: Collection[str | os.PathLike[str]] = (),
         source_of: SourceOf = samples_at,
         on_message: Callable[[str], None] = lambda _line: None,
         on_record: Callable[[Record, Result], None] = lambda _record, _result: None,
@@ -121,9 +120,10 @@ class Watcher:
     ) -> None:
         folder = Path(folder)
         check_folder(folder)
+        check_seconds("settle", settle, may_be_zero=True)
         self._evaluator, self._folder, self._log = evaluator, folder, log
-        self._options, self._source_of = options or WatchOptions(), source_of
-        self._ignored = {os.path.realpath(path) for path in (*self._options.ignored, *log.paths)}
+        self._settle, self._source_of = settle, source_of
+        self._ignored = {os.path.realpath(path) for path in (*ignored, *log.paths)}
         self._on_message, self._on_record = on_message, on_record
         self._clock, self._sleep = clock, sleep
         self._scored = {readable(record["name"]) for record in log.records}
@@ -157,8 +157,8 @@ class Watcher:
             if self._is_done(until):
                 return
             if once:
-                if waiting and self._options.settle:
-                    self._sleep(self._options.settle)
+                if waiting and self._settle:
+                    self._sleep(self._settle)
                     waiting = self.poll(until=until)
                 for name in waiting:
                     self._on_message(
@@ -207,16 +207,13 @@ class Watcher:
 
     def _pending(self, path: Path) -> PendingSource | None:
         """One entry of the folder; None if it is not a sample, has no image yet, or was removed."""
-        source, done_file = self._source_of(path), self._options.done_file
-        if source is None:
-            return None
-        is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
+        source = self._source_of(path)
         try:
-            if path.is_dir() and not is_marked and not has_images(path):
+            if source is None or (path.is_dir() and not has_images(path)):
                 return None
-            return PendingSource(path, source, listing_of(path), is_marked)
+            return PendingSource(path, source, listing_of(path))
         except DataError:  # scoring reports the reason
-            return PendingSource(path, source, "", is_marked)
+            return PendingSource(path, source, "")
 
     def _is_done(self, until: int | None) -> bool:
         return until is not None and len(self._scored) + len(self._failed) >= until
@@ -260,10 +257,7 @@ class Watcher:
         return True
 
     def _is_due(self, pending: PendingSource, now: float) -> bool:
-        """Whether a source has not changed for long enough, or is marked as complete; called at every poll."""
-        if pending.is_marked is False:
-            return False
+        """Whether a source has not changed for long enough; called at every poll."""
         if self._due.get(pending.name, ("", 0.0))[0] != pending.listing:
-            delay = 0.0 if pending.is_marked else self._options.settle
-            self._due[pending.name] = pending.listing, now + delay
+            self._due[pending.name] = pending.listing, now + self._settle
         return now >= self._due[pending.name][1]

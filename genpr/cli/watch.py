@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import print_stderr, print_stdout, progress_bars, show_notices
 from genpr.cli.grouped import SOURCE, GroupedCommand
-from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, refuse_given, score_options
+from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, score_options
 from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.distributed import check_seconds
 from genpr.errors import ResourceError, UsageError
@@ -29,8 +28,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchFlags(WatchOptions, CheckpointFlags):
+class WatchFlags(CheckpointFlags):
     """Options of watching and of the generator."""
+
+    settle: float = option(
+        10.0,
+        "A source is complete once it has not changed for this many seconds.",
+        group="inputs",
+        metavar="SECONDS",
+    )
 
     log: Path | None = option(
         None,
@@ -58,7 +64,7 @@ class WatchFlags(WatchOptions, CheckpointFlags):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_seconds("settle", self.settle, may_be_zero=True)
         check_seconds("poll", self.poll)
         if "/" in (self.pattern or ""):
             text = f"pattern must match names of files directly in DIR, so it has no '/', not {self.pattern!r:.60}"
@@ -93,8 +99,6 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     check_computed(flags.by, computed, "this watch does not compute")
     check_folder(folder)
     flags.check()
-    if flags.generator is not None:
-        refuse_given({"done_file"}, "is for folders of samples, but --generator draws from checkpoint files")
     from genpr.checkpoints.score_log import ScoreLog
 
     path = flags.log or folder / "genpr.jsonl"
@@ -109,12 +113,12 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
                 source_of: SourceOf = samples_at
                 if flags.generator is not None:
                     source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
-                watched = replace(flags, ignored=[Path(real)])
                 watcher = Watcher(
                     evaluator,
                     folder,
                     log,
-                    watched,
+                    settle=flags.settle,
+                    ignored=[real],
                     source_of=source_of,
                     on_message=print_stderr,
                     on_record=partial(_print_record, log, set(), quiet=output.quiet),

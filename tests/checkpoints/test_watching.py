@@ -13,7 +13,6 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.options import WatchOptions
 from genpr.checkpoints.score_log import ScoreLog
 from genpr.checkpoints.watch import Watcher, listing_of, samples_at
 from genpr.errors import DataError, ResourceError, UsageError
@@ -88,7 +87,7 @@ class Watch:
             evaluator,
             str(folder),
             self.log,
-            WatchOptions(**options),
+            **options,
             on_message=self.messages.append,
             on_record=lambda record, _result: self.records.append(record),
             clock=clock,
@@ -206,22 +205,6 @@ def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, e
     assert clock.now >= 1000 + 10 + 10
 
 
-def test_folders_with_a_done_file_are_scored_immediately_and_others_never(
-    folder, clock, write_images, rng, watch
-):
-    real, done, _ = (
-        write_images(name, rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
-        for name in ("real", "run/done", "run/writing")
-    )
-    (done / ".complete").touch()
-    scores = genpr.Evaluator(real, extractor="gabor", device="cpu", control=False, intervals=False)
-    with watch(settle=10, done_file=".complete", evaluator=scores) as run:
-        assert run.watcher.poll() == ["writing"]
-        clock.sleep(1000)
-        assert run.watcher.poll() == ["writing"]
-    assert run.scored() == ["done"]
-
-
 def test_once_waits_for_settling_and_skips_sources_that_change(folder, clock, watch):
     put(folder, "a.npy")
     put(folder, "b.npy")
@@ -281,16 +264,10 @@ def test_folder_without_samples_is_reported_once(folder, watch):
         assert "folder" in line
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a/", "/"])
-def test_done_file_is_a_name(name):
-    with raising(UsageError, "bad-option"):
-        WatchOptions(done_file=name)
-
-
-def test_invalid_numbers_are_errors(watch):
+def test_invalid_numbers_are_errors(folder, evaluator, watch):
     for settle in (-1, float("nan"), float("inf"), 1e9):
-        with raising(UsageError, "bad-option"):
-            WatchOptions(settle=settle)
+        with ScoreLog(folder / "genpr.jsonl") as log, raising(UsageError, "bad-option"):
+            Watcher(evaluator, folder, log, settle=settle)
     for options in ({"interval": 0}, {"interval": float("inf")}, {"until": 0}):
         with watch() as run, raising(UsageError, "bad-option"):
             run.watcher.run(**options)

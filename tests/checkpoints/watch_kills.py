@@ -18,7 +18,6 @@ from kills import run_killed
 
 from genpr import storage
 from genpr.checkpoints import score_log, watch
-from genpr.checkpoints.options import WatchOptions
 from genpr.evaluation import evaluator
 
 FILES = {module.__file__ for module in (score_log, storage, watch)}
@@ -27,7 +26,7 @@ FILES = {module.__file__ for module in (score_log, storage, watch)}
 def run_watch(real: str, folder: Path) -> None:
     scores = evaluator.Evaluator(real, control=False, intervals=False)
     with score_log.ScoreLog(folder / "genpr.jsonl") as log:
-        watch.Watcher(scores, folder, log, WatchOptions(settle=0)).run(once=True)
+        watch.Watcher(scores, folder, log, settle=0).run(once=True)
 
 
 def main(real: str, plan: dict[str, list[int]]) -> int:

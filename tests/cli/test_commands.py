@@ -115,7 +115,6 @@ watch NOW real.npy samples --settle inf                                     2 ba
 watch NOW real.npy samples --settle 1e9                                     2 bad-option
 watch NOW real.npy samples LOAD --pattern a/*.pt                            2 bad-option
 watch NOW real.npy samples --until 0                                        2 usage
-watch NOW real.npy samples LOAD --done-file DONE                            2 usage
 cache prune                                                                 2 usage
 cache prune --older-than soon                                               2 usage
 cache prune --max-size 0 --cache-dir real                                   2 not-a-cache

@@ -8,7 +8,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchOptions
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.cli import align, entities, features, modes, rank, score, sweep, watch
 from genpr.conditional.options import AlignKeywords, AlignOptions, EntityOptions
 from genpr.errors import UsageError
@@ -32,7 +32,7 @@ COMMANDS = [
     (score, ScoreOptions, {"protocol", "extractor"}),  # which may be repeated
     *((command, ScoreOptions, {"held_out"}) for command in (rank, sweep, watch)),
     *((modes, ModesOptions, set()), (align, AlignOptions, set()), (entities, EntityOptions, set())),
-    *((features, EmbedOptions, set()), (watch, WatchOptions, set())),
+    (features, EmbedOptions, set()),
 ]
 
 
