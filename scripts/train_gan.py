@@ -30,8 +30,8 @@ from torch import Tensor
 from torchvision.utils import save_image
 
 import genpr
-from genpr.checkpoints.rank import Objective, Ranking
-from genpr.checkpoints.sweep import SweepFolder
+from genpr.checkpoints.rank import Ranking
+from genpr.checkpoints.sweep import Objective, SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.compare_tables import ranking_table, sweep_table
 from genpr.report.files import write_sweep

@@ -55,7 +55,6 @@ Setting = float | int | str | bool
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
 
 _CODE = "custom-generator"
-_NO_TRUNCATION = ("z-scale", 1.0)  # does not change the latents, and passes no axis
 
 
 @dataclass(frozen=True)
@@ -198,14 +197,20 @@ class Sampler:
         """
         loaded = generator if isinstance(generator, LoadedGenerator) else None
         target: Any = generator if loaded is None else loaded.generator
-        name = name or (_name_of(target) if loaded is None else loaded.spec)
-        who, chosen = f"generator {name!r}", SamplerOptions(**options)
+        own = getattr(target, "__name__", type(target).__name__) if loaded is None else loaded.spec
+        name, chosen = name or str(own), _checked(SamplerOptions(**options), n)
+        who = f"generator {name!r}"
         _check_generator(target, who)
-        check_count(chosen.batch_size, "batch_size", minimum=1)
-        latents = draw_latents(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
+        dims = (chosen.latent_dim, getattr(target, "z_dim", None), getattr(target, "latent_dim", None))
+        dim = next((each for each in dims if isinstance(each, int) and not isinstance(each, bool)), None)
+        if dim is None:
+            text = f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`"
+            raise UsageError(text, code="latent-dim")
+        check_count(dim, "latent_dim", minimum=1)
+        # On the CPU, so that latents are equal on all devices.
+        latents = torch.randn(n, dim, generator=torch.Generator().manual_seed(chosen.seed), device="cpu")
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
-        chosen = replace(chosen, image_range=checked_range(chosen.image_range))
-        _check_axis(target, chosen, labels, who)
+        _check_call_of(target, chosen, labels, who)
         return cls(target, name, latents, labels, chosen.rule, device, chosen, loaded)
 
     @property
@@ -362,10 +367,7 @@ class CheckpointImages(CountedBatches):
         setting: Setting | None = None,
         **options: Unpack[SamplerKeywords],
     ) -> None:
-        chosen = SamplerOptions(**options)
-        check_count(n, "n", minimum=1)
-        check_count(chosen.batch_size, "batch_size", minimum=1)
-        checked_range(chosen.image_range)
+        chosen = _checked(SamplerOptions(**options), n)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
             what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
             text = f"the {what} needs a setting, such as psi = 0.7, but found none"
@@ -383,16 +385,13 @@ class CheckpointImages(CountedBatches):
         """The name of the checkpoint."""
         return Path(self.checkpoint).name
 
-    def _load(self) -> GeneratedImages:
-        options, setting = self._options, self.setting
-        if setting is None:
-            rule, setting = _NO_TRUNCATION
-            options = replace(options, rule=rule)
-        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
-        return Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
-
     def __iter__(self) -> Iterator[Tensor]:
-        images = self._load()
+        options, setting = self._options, self.setting
+        if setting is None:  # z-scale at 1 does not change the latents, and passes no axis
+            options, setting = replace(options, rule="z-scale"), 1.0
+        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
+        images = Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
+        del loaded
         drawn_by = images.drawn_by
         before = self.drawn_by or drawn_by  # of the last pass, if there was one
         if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
@@ -424,18 +423,21 @@ def checkpoints_at(
     return source_of
 
 
-def _name_of(generator: object) -> str:
-    names = (getattr(generator, attribute, None) for attribute in ("name", "__name__"))
-    return next((name for name in names if isinstance(name, str) and name), type(generator).__name__)
-
-
-def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
-    """Dimension of a latent, as given or from `z_dim` or `latent_dim` of the generator."""
-    for value in (given, getattr(generator, "z_dim", None), getattr(generator, "latent_dim", None)):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    text = f"latent_dim is needed: {who} has no attribute `z_dim` or `latent_dim`"
-    raise UsageError(text, code="latent-dim")
+def _checked(options: SamplerOptions, n: int) -> SamplerOptions:
+    """Options whose numbers, axis and rule are valid."""
+    check_count(n, "n", minimum=1)
+    check_count(options.batch_size, "batch_size", minimum=1)
+    seed, axis = options.seed, options.axis
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+        raise UsageError(f"seed must be an integer of at least 0, not {seed!r}", code="seed")
+    if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
+        text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
+        raise UsageError(text, code="bad-axis")
+    if options.rule is not None:
+        check_psi(options.rule, 1.0)
+        if axis != "psi":
+            raise UsageError(f"the rule {options.rule} sets psi, so it cannot vary {axis!r}", code="bad-axis")
+    return replace(options, image_range=checked_range(options.image_range))
 
 
 def _label_tensor(labels: object, n: int) -> Tensor | None:
@@ -459,19 +461,11 @@ def _check_generator(generator: object, who: str) -> None:
         raise UsageError(f"{who} must be a callable from latents to images, but is a {kind}", code=_CODE)
 
 
-def _check_axis(
+def _check_call_of(
     generator: Callable[..., object], options: SamplerOptions, labels: Tensor | None, who: str
 ) -> None:
-    """Check the axis and the rule, and that the generator can be called with them."""
-    axis, rule = options.axis, options.rule
-    if not isinstance(axis, str) or not axis.isidentifier() or axis == "labels":
-        text = f"axis must be the name of a parameter, such as psi or guidance, not {axis!r}"
-        raise UsageError(text, code="bad-axis")
-    if rule is not None:
-        check_psi(rule, 1.0)
-        if axis != "psi":
-            raise UsageError(f"the rule {rule} sets psi, so it cannot vary {axis!r}", code="bad-axis")
-    keywords = dict.fromkeys([axis] * (rule is None) + ["labels"] * (labels is not None))
+    """Check that a generator can be called with the axis, unless a rule replaces it, and with labels."""
+    keywords = dict.fromkeys([options.axis] * (options.rule is None) + ["labels"] * (labels is not None))
     signature = signature_of(generator)
     try:
         if signature is not None:
@@ -579,15 +573,6 @@ def to_uint8(
     # Cloned outside of inference mode, so that callers can use the images like any other tensor.
     with torch.inference_mode(False):
         return images.expand(-1, 3, -1, -1).to("cpu", copy=True).contiguous(), clamped
-
-
-def draw_latents(n: int, d: int, *, seed: int) -> Tensor:
-    """Standard normal latents (n, d), drawn on the CPU, so that they are equal on all devices."""
-    check_count(n, "n", minimum=1)
-    check_count(d, "latent_dim", minimum=1)
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
-        raise UsageError(f"seed must be an integer of at least 0, not {seed!r}", code="seed")
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), device="cpu")
 
 
 def check_psi(rule: str, psi: object) -> None:

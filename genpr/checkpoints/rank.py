@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from genpr.checkpoints.criterion import (
     check_computed,
     criterion_of,
     dominates,
-    number_of,
     pareto_front,
     resampled_in_all,
 )
@@ -167,14 +166,19 @@ def rank_checkpoints(
     check_computed(by, evaluator.metrics)
     results, drawn_by = dict[str, Result](), dict[str, Mapping[str, object]]()
     for name, source in named.items():
-        try:
-            results[name] = evaluator.score(source)
-        except GenprError as error:
-            error.args = (f"checkpoint {name}: {error}", *error.args[1:])
-            raise
+        results[name] = score_named(evaluator, source, f"checkpoint {name}")
         if isinstance(source, CountedBatches) and source.drawn_by is not None:
             drawn_by[name] = source.drawn_by
     return replace(rank_results(results, by=by, force=force), drawn_by=drawn_by)
+
+
+def score_named(evaluator: Evaluator, source: object, name: str) -> Result:
+    """The score of a source, whose errors name it."""
+    try:
+        return evaluator.score(source)
+    except GenprError as error:
+        error.args = (f"{name}: {error}", *error.args[1:])
+        raise
 
 
 def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool = False) -> Ranking:
@@ -261,54 +265,6 @@ def _rank_by_front(
             del left[name]
         rank += 1
     return entries
-
-
-@dataclass(frozen=True)
-class Objective:
-    """The criterion that the best result maximizes, and lower limits; results below a limit are excluded."""
-
-    maximize: str = "f1"
-    at_least: Mapping[str, float] = field(default_factory=dict)
-
-    def check(self, computed: Collection[str]) -> None:
-        """Check that all metrics of the objective are computed, and that higher is better in each."""
-        for name in (self.maximize, *self.at_least):
-            if number_of(name).better != "higher":
-                raise UsageError(f"{name} cannot be an objective: lower is better", code="no-order")
-            check_computed(name, computed)
-
-    def best(self, results: Sequence[Result]) -> int | None:
-        """Index of the best of several results, the first of equal ones; None if all are excluded."""
-        values = self._included(results)
-        return max(values, key=lambda index: (values[index], -index), default=None)
-
-    def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
-        """Indices of the best and of those statistically tied with it, among the results that are not excluded.
-
-        The lower limits are compared with the values, without their intervals. None if ties are not known, because a result has
-        no replicates, or results are not comparable; see `genpr.rank_results`.
-        """
-        included = {str(index): results[index] for index in self._included(results)}
-        if not included:
-            return ()
-        ranking = rank_results(included, by=self.maximize, force=True)
-        return None if ranking.remarks else tuple(sorted(map(int, ranking.contenders)))
-
-    def _included(self, results: Sequence[Result]) -> dict[int, float]:
-        """The values of results that have one and reach the lower limits, by index."""
-        self.check(list(results[0].metrics))
-        found = {}
-        for index, result in enumerate(results):
-            values = {name: metric.value for name, metric in result.metrics.items()}
-            limited = [(number_of(name).value_in(values), least) for name, least in self.at_least.items()]
-            value = number_of(self.maximize).value_in(values)
-            if value is not None and all(each is not None and each >= least for each, least in limited):
-                found[index] = value
-        return found
-
-    def __str__(self) -> str:
-        floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
-        return f"highest {self.maximize}" + (f" with {' and '.join(floors)}" if floors else "")
 
 
 def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:

@@ -11,18 +11,18 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Point, number_of, pareto_front
+from genpr.checkpoints.criterion import Point, check_computed, number_of, pareto_front
 from genpr.checkpoints.generator import Sampler
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, named_by_code
-from genpr.checkpoints.rank import Objective
+from genpr.checkpoints.rank import rank_results, score_named
 from genpr.checkpoints.watch import listing_of
-from genpr.errors import DataError, GenprError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare, results_text
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result, result_of
@@ -66,6 +66,25 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
+class Objective:
+    """The criterion that the best setting maximizes, and lower limits; settings below a limit are excluded."""
+
+    maximize: str = "f1"
+    at_least: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self, computed: Collection[str]) -> None:
+        """Check that all metrics of the objective are computed, and that higher is better in each."""
+        for name in (self.maximize, *self.at_least):
+            if number_of(name).better != "higher":
+                raise UsageError(f"{name} cannot be an objective: lower is better", code="no-order")
+            check_computed(name, computed)
+
+    def __str__(self) -> str:
+        floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
+        return f"highest {self.maximize}" + (f" with {' and '.join(floors)}" if floors else "")
+
+
+@dataclass(frozen=True)
 class Sweep:
     """Scores along one axis, such as "psi", in ascending order of the setting."""
 
@@ -91,14 +110,37 @@ class Sweep:
         return results_text(self._by_name)
 
     def best(self, objective: Objective) -> SweepPoint | None:
-        """The best point for an objective; None if all are below its lower limits."""
-        index = objective.best([point.result for point in self.points])
-        return None if index is None else self.points[index]
+        """The best point for an objective, the first of equal ones; None if all are below its lower limits."""
+        by = number_of(objective.maximize)
+        return max(self._included(objective), key=lambda point: by.value(point.result), default=None)
 
     def contenders(self, objective: Objective) -> tuple[SweepPoint, ...] | None:
-        """The best point and those statistically tied with it; None if ties are not known (`Objective.contenders`)."""
-        indices = objective.contenders([point.result for point in self.points])
-        return None if indices is None else tuple(self.points[index] for index in indices)
+        """The best point and those statistically tied with it, among the points that are not excluded.
+
+        The lower limits are compared with the values, without their intervals. None if ties are not known, because a result has
+        no replicates, or results are not comparable; see `genpr.rank_results`.
+        """
+        included = {str(point.setting): point for point in self._included(objective)}
+        if not included:
+            return ()
+        results = {name: point.result for name, point in included.items()}
+        ranking = rank_results(results, by=objective.maximize, force=True)
+        contenders = [point for name, point in included.items() if name in ranking.contenders]
+        return None if ranking.remarks else tuple(contenders)
+
+    def _included(self, objective: Objective) -> list[SweepPoint]:
+        """The points that have a value and reach the lower limits."""
+        first = self.points[0].result
+        objective.check([*first.metrics, *first.undefined])
+        limits = {objective.maximize: -math.inf, **objective.at_least}
+        return [
+            point
+            for point in self.points
+            if all(
+                (value := number_of(name).value_in(point.values)) is not None and value >= least
+                for name, least in limits.items()
+            )
+        ]
 
     def to_dict(self, objective: Objective | None = None) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -177,11 +219,11 @@ class SweepFolder:
             with open_regular(path) as file:
                 data = read_bytes(file, RESULT_BYTES, name=str(path), what="a point", code="not-a-point")
             record = parse_json(data)
-            old, result = _comparable(record["key"]), result_of(record["result"])
+            old, result = named_by_code(record["key"]), result_of(record["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             text = f"{path} is not a point of a sweep ({type(error).__name__}: {error}); move it away to score it again"
             raise DataError(text, code="not-a-point", path=str(path)) from error
-        new = _comparable(key)
+        new = named_by_code(key)
         if old == new:
             return result
         differing = [name for name in new if old.get(name) != new[name]]
@@ -197,18 +239,12 @@ class SweepFolder:
         return self._points / f"{setting!r}.json"
 
 
-def _comparable(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A key without the way in which paths are written."""
-    found = named_by_code(key)
-    return found if "source" not in found else {**found, "source": os.path.realpath(found["source"])}
-
-
 def _key_of(evaluator: Evaluator, axis: str, setting: float, source: object) -> dict[str, Any] | None:
     """Everything that determines the values of a point, flat; None if that is not known, such as for arrays."""
     if isinstance(source, str | os.PathLike):
         listings = [listing_of(path) for path in paths_of(os.fsdecode(source))]
         listing = hashlib.sha256(" ".join(listings).encode()).hexdigest() if listings[1:] else listings[0]
-        fakes: dict[str, object] = {"source": str(source), "listing": listing}
+        fakes: dict[str, object] = {"source": os.path.realpath(source), "listing": listing}
     elif isinstance(source, CountedBatches) and source.drawn_by is not None:
         fakes = dict(source.drawn_by)
     else:
@@ -242,38 +278,25 @@ def sweep(
     if folder is not None:
         given = (evaluator.source, *sources.values())
         check_outside(folder.path, [each for each in given if isinstance(each, str | os.PathLike)])
-    points = []
+    points, keys, known = [], {}, {}
     with nullcontext() if folder is None else folder.locked():
-        keys = {
-            setting: None if folder is None else _key_of(evaluator, axis, setting, sources[setting])
-            for setting in sorted(sources)
-        }
         # Points of another sweep are reported before the first new one is scored.
-        known = {
-            setting: None if folder is None or key is None else folder.load(setting, key)
-            for setting, key in keys.items()
-        }
-        for done, (setting, key) in enumerate(keys.items(), start=1):
-            result = known[setting]
+        for setting, source in sources.items():
+            if folder is not None and (key := _key_of(evaluator, axis, setting, source)) is not None:
+                keys[setting], known[setting] = key, folder.load(setting, key)
+        for done, setting in enumerate(sorted(sources), start=1):
+            result = known.get(setting)
             if result is None:
-                result = _score(evaluator, sources[setting], axis, setting)
-                if folder is not None and key is not None:
-                    folder.save(setting, key, result)
+                result = score_named(evaluator, sources[setting], f"at {axis} = {setting:g}")
+                if not {*F_SCORE_METRICS}.isdisjoint(result.undefined):
+                    text = f"at {axis} = {setting:g}: precision or recall has no value"
+                    raise UsageError(text, code="no-tradeoff")
+                if folder is not None and setting in keys:
+                    folder.save(setting, keys[setting], result)
             points.append(SweepPoint(setting, result))
             if progress is not None:
                 progress(done, len(sources), setting, result)
     return Sweep(axis, tuple(points))
-
-
-def _score(evaluator: Evaluator, source: object, axis: str, setting: float) -> Result:
-    try:
-        result = evaluator.score(source)
-    except GenprError as error:
-        error.args = (f"at {axis} = {setting:g}: {error}",)
-        raise
-    if not {*F_SCORE_METRICS}.isdisjoint(result.undefined):
-        raise UsageError(f"at {axis} = {setting:g}: precision or recall has no value", code="no-tradeoff")
-    return result
 
 
 @takes_options(SamplerOptions)
@@ -292,8 +315,7 @@ def truncation_sweep(
     All settings use the same latents and the same noise, and the reals are embedded once.
 
     Args:
-        generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or a
-            `LoadedGenerator`.
+        generator: A callable `(latents, *, labels=None, **axis)`, or a `LoadedGenerator`.
         evaluator: The fitted reals and the options of the score.
         psis: Settings of the axis.
         n: Images per setting.

@@ -27,8 +27,7 @@ from genpr.features.options import option
 from genpr.report.files import check_sweep
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.rank import Objective
-    from genpr.checkpoints.sweep import Sweep, SweepFolder
+    from genpr.checkpoints.sweep import Objective, Sweep, SweepFolder
     from genpr.evaluation.result import Result
 
 
@@ -116,8 +115,7 @@ def command(
     if flags.out is not None:
         check_sweep(flags.out, input_paths(), overwrite=output.overwrite)
     from genpr.checkpoints.generator import Sampler, load_generator
-    from genpr.checkpoints.rank import Objective
-    from genpr.checkpoints.sweep import SweepFolder, sweep
+    from genpr.checkpoints.sweep import Objective, SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator
 
     objective = Objective(flags.maximize, dict(flags.at_least))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.criterion import PARETO, number_of
-from genpr.checkpoints.rank import Objective, Ranking
+from genpr.checkpoints.rank import Ranking
 from genpr.errors import some
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import RATIO, PanelResult
@@ -19,7 +19,7 @@ from genpr.report.text import Table, cut, interval, number, plus_minus, wrapped
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import Record
-    from genpr.checkpoints.sweep import Sweep, SweepPoint
+    from genpr.checkpoints.sweep import Objective, Sweep, SweepPoint
 
 
 def comparison_table(results: Mapping[str, Result]) -> str:

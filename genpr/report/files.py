@@ -26,8 +26,7 @@ from genpr.storage import (
 )
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.rank import Objective
-    from genpr.checkpoints.sweep import Sweep, SweepFolder
+    from genpr.checkpoints.sweep import Objective, Sweep, SweepFolder
     from genpr.conditional.align import Copies
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores

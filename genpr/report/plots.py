@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genpr.checkpoints.criterion import Point, pareto_front
-from genpr.checkpoints.rank import Objective
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import DEFAULT_METRICS
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from genpr.checkpoints.sweep import Sweep
+    from genpr.checkpoints.sweep import Objective, Sweep
 
 INK, QUIET, GRID, PAPER = "#222222", "#666666", "#dddddd", "#fffffe"
 THIS, CONTROL, OTHER = "#0060a0", "#b04a00", "#6b6b6c"

@@ -9,7 +9,7 @@ from raising import raising
 
 import genpr
 from genpr.checkpoints.criterion import pareto_front
-from genpr.checkpoints.rank import Objective
+from genpr.checkpoints.sweep import Objective, Sweep, SweepPoint
 from genpr.errors import UsageError
 
 VALUES = [
@@ -17,6 +17,21 @@ VALUES = [
     {"precision": 0.8, "recall": 0.5, "density": 1.0},
     {"precision": 0.5, "recall": 0.8, "density": 0.6},
 ]
+
+
+def best(objective, results):
+    """Index of the best of several results."""
+    found = swept(results).best(objective)
+    return None if found is None else found.setting
+
+
+def contenders(objective, results):
+    found = swept(results).contenders(objective)
+    return None if found is None else tuple(point.setting for point in found)
+
+
+def swept(results):
+    return Sweep("psi", tuple(SweepPoint(index, result) for index, result in enumerate(results)))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +48,7 @@ def results():
 
 
 @pytest.mark.parametrize(
-    ("objective", "best"),
+    ("objective", "expected"),
     [
         (Objective(), 1),
         (Objective("f2"), 2),
@@ -46,12 +61,13 @@ def results():
         (Objective("density", {"recall": 0.9}), None),
     ],
 )
-def test_best_setting_for_an_objective(objective, best, results):
-    assert objective.best(results) == best
-    assert Objective("precision").best([results[1], results[0], results[0]]) == 1
+def test_best_setting_for_an_objective(objective, expected, results):
+    assert best(objective, results) == expected
+    assert best(Objective("precision"), [results[1], results[0], results[0]]) == 1
     for order in itertools.permutations(results):
-        index = objective.best(order)
-        assert index is None if best is None else objective.maximize == "f1" or order[index] is results[best]
+        index = best(objective, order)
+        right = None if expected is None else results[expected]
+        assert index is None if right is None else objective.maximize == "f1" or order[index] is right
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +90,27 @@ def scored():
     ],
 )
 def test_contenders_are_statistically_tied_with_the_best(objective, indices, scored):
-    assert objective.contenders(scored) == indices
-    assert objective.contenders(scored[::-1]) == tuple(2 - index for index in indices[::-1])
+    assert contenders(objective, scored) == indices
+    assert contenders(objective, scored[::-1]) == tuple(2 - index for index in indices[::-1])
 
 
 def test_contenders_need_replicates_and_comparable_results(scored):
     bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
     without_replicates = replace(scored[1], metrics=bare)
-    assert Objective().contenders([scored[0], without_replicates]) is None
-    assert Objective("precision", {"recall": 0.5}).contenders([without_replicates, scored[2]]) is None
-    assert Objective("precision", {"recall": 0.5}).contenders([scored[0], scored[2]]) == (1,)
+    assert contenders(Objective(), [scored[0], without_replicates]) is None
+    assert contenders(Objective("precision", {"recall": 0.5}), [without_replicates, scored[2]]) is None
+    assert contenders(Objective("precision", {"recall": 0.5}), [scored[0], scored[2]]) == (1,)
     fewer = replace(scored[2], fake=replace(scored[2].fake, n=199))
-    assert Objective().contenders([scored[1], fewer]) is None
-    assert Objective().contenders([scored[1], replace(scored[2], ties="strict")]) is None
+    assert contenders(Objective(), [scored[1], fewer]) is None
+    assert contenders(Objective(), [scored[1], replace(scored[2], ties="strict")]) is None
 
 
 def test_results_without_a_value_are_not_contenders(scored):
-    without = {name: metric for name, metric in scored[1].metrics.items() if name != "recall"}
-    results = [scored[0], replace(scored[1], metrics=without, undefined=("recall",)), scored[2]]
-    assert Objective("recall").best(results) == 2
-    assert Objective("recall").contenders(results) == (2,)
+    without = {name: metric for name, metric in scored[1].metrics.items() if name != "fd"}
+    rows = [replace(each, metrics={**each.metrics, "coverage": each.metrics["fd"]}) for each in scored]
+    rows[1] = replace(scored[1], metrics=without, undefined=("coverage",))
+    assert best(Objective("coverage"), rows) == 0
+    assert best(Objective("recall", {"coverage": 0.0}), rows) == 2
 
 
 @pytest.mark.parametrize(

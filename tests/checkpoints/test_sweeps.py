@@ -11,8 +11,7 @@ from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_gene
 from raising import raising
 
 import genpr
-from genpr.checkpoints.rank import Objective
-from genpr.checkpoints.sweep import SweepFolder, sweep, warnings_of
+from genpr.checkpoints.sweep import Objective, SweepFolder, sweep, warnings_of
 from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.compare_tables import sweep_table

@@ -7,8 +7,8 @@ import matplotlib as mpl
 import pytest
 from page_results import HOSTILE, a_result, a_scored, a_side, elements, pair, section, text_of
 
-from genpr.checkpoints.rank import Objective, rank_results
-from genpr.checkpoints.sweep import Sweep, SweepPoint
+from genpr.checkpoints.rank import rank_results
+from genpr.checkpoints.sweep import Objective, Sweep, SweepPoint
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare
 from genpr.report.compare_page import compare_report, lines_of, nulls_of
