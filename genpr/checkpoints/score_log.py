@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from genpr.checkpoints.criterion import number_of
 from genpr.checkpoints.options import named_by_code
+from genpr.checkpoints.rank import number_of
 from genpr.errors import DataError, UsageError
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.f_beta import f1_of

@@ -5,9 +5,7 @@ A sweep may have a folder with one file per finished point, so that it can resum
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -17,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
-from genpr.checkpoints.criterion import Point, check_computed, number_of, pareto_front
 from genpr.checkpoints.generator import Sampler
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, named_by_code
-from genpr.checkpoints.rank import rank_results, score_named
+from genpr.checkpoints.rank import Point, check_computed, number_of, pareto_front, rank_results, score_named
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare, results_text
@@ -164,27 +161,6 @@ class Sweep:
         """`to_dict` as text; NaN and infinities cannot occur."""
         return json.dumps(self.to_dict(objective), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
-        """One line per setting: each metric with the ends of its interval and its null, f1, and codes of warnings."""
-        rows, front = list[dict[str, object]](), {point.setting for point in self.front}
-        for point in self.points:
-            row: dict[str, object] = {self.axis: point.setting}
-            for name, metric in point.result.metrics.items():
-                low, high = metric.interval or (None, None)
-                row |= {
-                    name: metric.value,
-                    f"{name}_low": low,
-                    f"{name}_high": high,
-                    f"{name}_null": metric.null,
-                }
-            row |= {"f1": point.values["f1"], "on_front": point.setting in front}
-            rows.append(row | {"warnings": " ".join(warnings_of(point.result))})
-        buffer, names = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
-        writer = csv.DictWriter(buffer, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return buffer.getvalue()
-
 
 def warnings_of(result: Result) -> list[str]:
     """Codes of the warnings of a result."""
@@ -206,7 +182,7 @@ class SweepFolder:
         busy = f"another sweep is running in {self.path}; wait for it, or choose another folder"
         with exclusive_lock(self._points / ".lock", busy=busy):
             with report_write_errors(self.path):
-                remove_temporaries(self.path, r"sweep\.(json|csv|png)")
+                remove_temporaries(self.path, r"sweep\.(json|png)")
                 remove_temporaries(self._points, r".+\.json")
             yield
 

@@ -74,7 +74,7 @@ def command(
 
     Contenders are marked with *: with 95 % confidence, the true best checkpoint is among them.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.checkpoints.criterion import PARETO
+    from genpr.checkpoints.rank import PARETO
 
     if flags.from_results:
         given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
@@ -118,7 +118,7 @@ def command(
 
 def _add_needed_metrics(options: ScoreOptions, by: str) -> ScoreOptions:
     """Add the metrics that the criterion needs; refuse a criterion that is unknown, or that this run does not compute."""
-    from genpr.checkpoints.criterion import check_computed, criterion_of
+    from genpr.checkpoints.rank import check_computed, criterion_of
     from genpr.metrics.f_beta import F_SCORE_METRICS
     from genpr.metrics.registry import CONDITIONAL
 

@@ -72,7 +72,7 @@ class SweepFlags(GeneratorFlags):
     )
     out: Path | None = option(
         None,
-        "Folder for sweep.json, sweep.csv and sweep.png. A sweep that was interrupted resumes from it.",
+        "Folder for sweep.json and sweep.png. A sweep that was interrupted resumes from it.",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
     )
@@ -160,7 +160,7 @@ def _show(
         if folder is not None:
             import_matplotlib()
             write_sweep(found, objective, folder, overwrite=output.overwrite)
-            output.note(f"wrote sweep.json, sweep.csv and sweep.png to {folder.path}")
+            output.note(f"wrote sweep.json and sweep.png to {folder.path}")
 
     notes = [item for each in found.points for item in each.result.notices if item.level == "note"]
     text = found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)

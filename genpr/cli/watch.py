@@ -89,7 +89,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     genpr watch real/ runs/7/samples
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.checkpoints.criterion import check_computed, number_of
+    from genpr.checkpoints.rank import check_computed, number_of
     from genpr.checkpoints.watch import SourceOf, Watcher, check_folder, samples_at
 
     # Wrong options are reported before torch is imported, which takes seconds.

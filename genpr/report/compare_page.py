@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from genpr.checkpoints.criterion import number_of
-from genpr.checkpoints.rank import listed, rank_results
+from genpr.checkpoints.rank import listed, number_of, rank_results
 from genpr.errors import count_of
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import PanelResult

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.criterion import PARETO, number_of
-from genpr.checkpoints.rank import Ranking
+from genpr.checkpoints.rank import PARETO, Ranking, number_of
 from genpr.errors import some
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import RATIO, PanelResult

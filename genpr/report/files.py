@@ -45,7 +45,7 @@ _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 _RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 _COPY_COLUMNS = ("nearest_train", "train_similarity")
 _PAIR_COLUMNS = ("row", "original", "reconstruction")
-SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png")
+SWEEP_FILES = ("sweep.json", "sweep.png")
 
 
 def _is_table(head: bytes) -> bool:
@@ -78,13 +78,12 @@ def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = 
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder, *, overwrite: bool = False) -> None:
-    """Write sweep.json, sweep.csv and sweep.png, each atomically; other files are kept unless `overwrite`."""
+    """Write sweep.json and sweep.png, each atomically; other files are kept unless `overwrite`."""
     from genpr.report.plots import sweep_plot
 
     check_sweep(folder.path, overwrite=overwrite)
     with folder.locked():
         replace_file(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
-        replace_file(folder.path / "sweep.csv", sweep.to_csv())
         replace_file(folder.path / "sweep.png", sweep_plot(sweep, objective))
 
 

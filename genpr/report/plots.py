@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genpr.checkpoints.criterion import Point, pareto_front
+from genpr.checkpoints.rank import Point, pareto_front
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.registry import DEFAULT_METRICS

@@ -199,7 +199,7 @@ FILES = {
     "compare-text": ["compare.html"],
     "reconstruct": ["pairs.csv", "pairs.html"],
     "align": ["ranks.csv"],
-    "sweep": ["sweep/sweep.json", "sweep/sweep.csv"],
+    "sweep": ["sweep/sweep.json"],
     "watch": ["runs/genpr.jsonl", "runs/best.json"],
 }
 """Files that a run writes and that belong to its record."""

@@ -8,7 +8,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.checkpoints.criterion import pareto_front
+from genpr.checkpoints.rank import pareto_front
 from genpr.checkpoints.sweep import Objective, Sweep, SweepPoint
 from genpr.errors import UsageError
 

@@ -1,7 +1,5 @@
 """Sweeps: values, stored points and resuming after an interruption."""
 
-import csv
-import io
 import json
 import os
 
@@ -124,18 +122,6 @@ def test_differences_between_settings_are_reported(reals, fakes, found):
     assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
 
 
-def test_csv_has_values_intervals_and_warnings(found):
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert [float(row["psi"]) for row in rows] == list(SETTINGS)
-    for row, point in zip(rows, found.points, strict=True):
-        metric = point.result.metrics["coverage"]
-        assert float(row["coverage"]) == metric.value
-        assert (float(row["coverage_low"]), float(row["coverage_high"])) == metric.interval
-        assert float(row["precision_null"]) == point.result.metrics["precision"].null
-        assert row["warnings"].split() == warnings_of(point.result)
-        assert row["on_front"] == str(point.setting in [each.setting for each in found.front])
-
-
 @pytest.fixture
 def paths(fakes, tmp_path):
     return files_of(tmp_path / "fakes", fakes)
@@ -227,7 +213,7 @@ def test_folder_of_points_is_not_in_a_source(evaluator, paths):
         sweep(evaluator, {1.0: paths[1.0].parent}, folder=SweepFolder(paths[1.0].parent / "out"))
 
 
-@pytest.mark.parametrize("name", ["sweep.json", "sweep.csv", "sweep.png"])
+@pytest.mark.parametrize("name", ["sweep.json", "sweep.png"])
 def test_files_of_a_sweep_replace_only_those_of_another(found, folder, name):
     folder.path.mkdir()
     (folder.path / name).write_text('{"mine": {\n "schema": "genpr.sweep/1"}}')
@@ -236,7 +222,7 @@ def test_files_of_a_sweep_replace_only_those_of_another(found, folder, name):
     assert [path.name for path in folder.path.iterdir()] == [name]
     write_sweep(found, Objective(), folder, overwrite=True)
     check_sweep(folder.path)
-    assert sorted(path.name for path in folder.path.glob("*.*")) == ["sweep.csv", "sweep.json", "sweep.png"]
+    assert sorted(path.name for path in folder.path.glob("*.*")) == ["sweep.json", "sweep.png"]
     (folder.path / name).unlink()
     os.mkfifo(folder.path / name)
     with raising(UsageError, "not-a-file"):
