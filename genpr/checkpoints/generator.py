@@ -369,8 +369,7 @@ class CheckpointImages(CountedBatches):
     ) -> None:
         chosen = _checked(SamplerOptions(**options), n)
         if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
-            what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
-            text = f"the {what} needs a setting, such as psi = 0.7, but found none"
+            text = f"{chosen.rule or chosen.axis} needs a setting, such as psi = 0.7, but found none"
             raise UsageError(text, code="bad-setting")
         if setting is not None and chosen.rule is not None:
             check_psi(chosen.rule, setting)

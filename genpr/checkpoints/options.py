@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,22 +18,15 @@ _MOST_STEPS = 10_000
 
 def parse_numbers(text: str) -> list[float]:
     """Parse numbers such as `0.5,0.7,1`, or first, last and step such as `0.2:1:0.1`."""
-    try:
-        if ":" in text:
-            first, last, step = map(float, text.split(":"))
-            steps = (last - first) / step
-            is_whole = 0 <= steps <= _MOST_STEPS and abs(steps - round(steps)) <= 1e-6
-            numbers = [
-                round(first + index * step, 12) for index in range(round(steps) + 1 if is_whole else 0)
-            ]
-        else:
-            numbers = list(map(float, text.split(",")))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        numbers = []
-    if not numbers:
-        message = f"{text!r}: expected numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
-        raise UsageError(message, code="bad-option")
-    return numbers
+    with suppress(ValueError, ZeroDivisionError, OverflowError):
+        if ":" not in text:
+            return list(map(float, text.split(",")))
+        first, last, step = map(float, text.split(":"))
+        steps = (last - first) / step
+        if 0 <= steps <= _MOST_STEPS and abs(steps - round(steps)) <= 1e-6:
+            return [round(first + index * step, 12) for index in range(round(steps) + 1)]
+    message = f"{text!r}: expected numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
+    raise UsageError(message, code="bad-option")
 
 
 def named_by_code(drawn_by: Mapping[str, Any]) -> dict[str, Any]:

@@ -323,7 +323,13 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     missing = [name for name in results if name not in valued]
     if not valued:
         raise DataError(f"{' and '.join(needs)} have no value with any of these images", code="undefined")
-    remarks = [f"not comparable: {difference}" for difference in _differences(valued, needs, force=force)]
+    used = {*needs, *F_SCORE_METRICS}  # ranked or shown
+    cut = {
+        name: replace(result, metrics={key: each for key, each in result.metrics.items() if key in used})
+        for name, result in valued.items()
+    }
+    differences = compare(cut, force=force).differences if len(cut) > 1 else ()
+    remarks = [f"not comparable: {difference}" for difference in differences]
     if missing:
         remarks.append(f"{by} has no value with these images: {listed(missing)}")
     recipes = [recipe_of(result) for result in valued.values()]
@@ -399,18 +405,6 @@ def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
             f"the checkpoint {twice[0]} is given twice; give each checkpoint once", code="bad-checkpoints"
         )
     return dict(zip(names, [os.fspath(each) for each in paths], strict=True))
-
-
-def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: bool) -> tuple[str, ...]:
-    """Why results are not comparable, in words, with regard to metrics that are ranked or shown."""
-    if len(results) < 2:
-        return ()
-    used = {*needs, *F_SCORE_METRICS}
-    cut = {
-        name: replace(result, metrics={key: each for key, each in result.metrics.items() if key in used})
-        for name, result in results.items()
-    }
-    return compare(cut, force=force).differences
 
 
 def listed(names: Sequence[str]) -> str:

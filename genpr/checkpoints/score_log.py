@@ -7,7 +7,6 @@ start. Only one process at a time writes to a folder. Importing this module does
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -99,14 +98,9 @@ class ScoreLog:
     @property
     def best(self) -> Record | None:
         """The best record, the first of equal ones; None if no record has a value."""
-        values = [(self.value(record), record) for record in self.records]
+        values = [(self._criterion.value_in(record["metrics"]), record) for record in self.records]
         known = [(self._criterion.sign * value, record) for value, record in values if value is not None]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
-
-    def value(self, record: Record) -> float | None:
-        """The value of the criterion; None if the record has none."""
-        value = self._criterion.value_in(record["metrics"])
-        return value if value is not None and math.isfinite(value) else None
 
     def check(self, facts: Record, what: str = "") -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
@@ -163,7 +157,7 @@ class ScoreLog:
                 path.unlink(missing_ok=True)  # of another criterion
                 return
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
-            chosen = {**facts, "value": self.value(best), "record": best}
+            chosen = {**facts, "value": self._criterion.value_in(best["metrics"]), "record": best}
             text = json.dumps(chosen, indent=1, allow_nan=False) + "\n"
             if not path.exists() or _content(path) != text.encode():
                 replace_file(path, text)

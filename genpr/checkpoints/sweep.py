@@ -17,7 +17,7 @@ from typing import Any, Unpack
 
 from genpr.checkpoints.generator import Sampler
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, named_by_code
-from genpr.checkpoints.rank import Point, check_computed, number_of, pareto_front, rank_results, score_named
+from genpr.checkpoints.rank import check_computed, number_of, pareto_front, rank_results, score_named
 from genpr.checkpoints.watch import listing_of
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare, results_text
@@ -49,11 +49,6 @@ class SweepPoint:
 
     setting: float
     result: Result
-
-    @property
-    def tradeoff(self) -> Point:
-        """Recall and precision."""
-        return self.result.tradeoff
 
     @property
     def values(self) -> dict[str, float]:
@@ -91,7 +86,9 @@ class Sweep:
     @property
     def front(self) -> tuple[SweepPoint, ...]:
         """The points that no other point dominates in precision and recall, by ascending recall."""
-        return tuple(self.points[index] for index in pareto_front([point.tradeoff for point in self.points]))
+        return tuple(
+            self.points[index] for index in pareto_front([point.result.tradeoff for point in self.points])
+        )
 
     @property
     def differences(self) -> tuple[str, ...]:

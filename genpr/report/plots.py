@@ -233,7 +233,7 @@ def sweep_plot(sweep: Sweep, objective: Objective) -> bytes:
         _draw_plane(left, [(f"{point.setting:g}", point.result) for point in points])
         for label, (ringed, color) in rings.items():
             if ringed:
-                recalls, precisions = zip(*(point.tradeoff for point in ringed), strict=True)
+                recalls, precisions = zip(*(point.result.tradeoff for point in ringed), strict=True)
                 look: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "zorder": 7}
                 left.scatter(recalls, precisions, s=160, label=label, **look)
         left.set_title(f"labels: {sweep.axis}; bars: 95 % intervals", fontsize=9, loc="left")

@@ -63,7 +63,7 @@ def files_of(folder, fakes):
 
 
 def test_truncation_trades_recall_for_precision(found):
-    recalls, precisions = zip(*(point.tradeoff for point in found.points), strict=True)
+    recalls, precisions = zip(*(point.result.tradeoff for point in found.points), strict=True)
     assert list(recalls) == sorted(recalls)
     assert precisions[0] == 1
     assert recalls[0] < 0.2
