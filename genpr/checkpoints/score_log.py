@@ -105,14 +105,11 @@ class ScoreLog:
     def check(self, facts: Record, what: str = "") -> None:
         """Check that a score is comparable with those in the log, by those of its facts that are known ("other-recipe")."""
         if differing := [name for first in self.records[:1] for name in differences(first, facts)]:
-            same = "use the same options, reals and generator"
-            remedy = "move the lines of other runs to another file" if what else same
-            raise UsageError(
-                f"{what or f'the scores in {self.path} were'} computed differently ({', '.join(differing)}); write to a file in "
-                f"another folder (--log), or {remedy}",
-                code="other-recipe",
-                path=str(self.path),
+            text = (
+                f"{what or f'the scores in {self.path} were'} computed differently ({', '.join(differing)}); use the same "
+                "options, reals and generator, or write to a file in another folder (--log)"
             )
+            raise UsageError(text, code="other-recipe", path=str(self.path))
 
     def append(self, record: Record) -> None:
         """Append one line atomically and update `best.json`.

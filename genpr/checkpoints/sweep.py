@@ -159,11 +159,6 @@ class Sweep:
         return json.dumps(self.to_dict(objective), indent=indent, allow_nan=False)
 
 
-def warnings_of(result: Result) -> list[str]:
-    """Codes of the warnings of a result."""
-    return [item.code for item in result.notices if item.level == "warning"]
-
-
 class SweepFolder:
     """Finished points of one sweep, each with a key of everything that determines it."""
 

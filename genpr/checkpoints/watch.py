@@ -131,9 +131,11 @@ class Watcher:
         self._failed: dict[str, str] = {}  # by name: the listing that could not be scored
         check_outside(log.path, [evaluator.source])
         above, top = (Path(os.path.realpath(path)).parents for path in (log.path, folder / log.path.name))
-        places = {*above} - {*top}
-        inside = [entry for entry in folder.iterdir() if places and Path(os.path.realpath(entry)) in places]
-        check_outside(log.path, [entry for entry in inside if self._pending(entry) is not None])
+        places = {str(path) for path in {*above} - {*top}}  # between the watched folder and the log
+        inside = [
+            each for each in folder.iterdir() if os.path.realpath(each) in places and self._pending(each)
+        ]
+        check_outside(log.path, inside)
         self._settings = settings_of(evaluator)
         self._is_explained = bool(log.records)
 

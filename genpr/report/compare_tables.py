@@ -257,8 +257,6 @@ def _sweep_cell(point: SweepPoint, name: str) -> str:
 
 
 def _sweep_legend(sweep: Sweep, objective: Objective) -> list[str]:
-    from genpr.checkpoints.sweep import warnings_of
-
     axis, best = sweep.axis, sweep.best(objective)
     known = {name: each.known_null for name, each in sweep.points[0].result.metrics.items()}
     nulls = [f"{name} {number(null)}" for name, null in known.items() if null is not None]
@@ -281,7 +279,7 @@ def _sweep_legend(sweep: Sweep, objective: Objective) -> list[str]:
         lines.append(f"warning: not all points were scored alike, which may change values: {unlike}")
     points: dict[str, list[SweepPoint]] = {}
     for point in sweep.points:
-        for code in warnings_of(point.result):
+        for code in (item.code for item in point.result.notices if item.level == "warning"):
             points.setdefault(code, []).append(point)
     return [*lines, *(f"warning [{code}]: at {at(found)}" for code, found in points.items())]
 

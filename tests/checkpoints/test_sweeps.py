@@ -9,7 +9,7 @@ from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_gene
 from raising import raising
 
 import genpr
-from genpr.checkpoints.sweep import Objective, SweepFolder, sweep, warnings_of
+from genpr.checkpoints.sweep import Objective, SweepFolder, sweep
 from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.compare_tables import sweep_table
@@ -67,7 +67,7 @@ def test_truncation_trades_recall_for_precision(found):
     assert list(recalls) == sorted(recalls)
     assert precisions[0] == 1
     assert recalls[0] < 0.2
-    assert "shrinkage" in warnings_of(found.points[0].result)
+    assert "shrinkage" in {item.code for item in found.points[0].result.notices}
     assert found.best(Objective("precision", {"recall": recalls[2]})).setting == 0.8
     assert found.best(Objective("recall", {"precision": 2})) is None
     record = json.loads(found.to_json(objective=Objective("precision", {"recall": 0.3})))
