@@ -122,9 +122,8 @@ def check_factory(spec: str) -> None:
 def _checkpoint_sha256(path: Path) -> str:
     """Hex sha256 of a file, or of the names and contents of all files in a folder."""
     if not path.exists():
-        raise UsageError(
-            f"there is no checkpoint {path}; check the path", code="no-checkpoint", path=str(path)
-        )
+        text = f"there is no checkpoint {path}; check the path"
+        raise UsageError(text, code="no-checkpoint", path=str(path))
     try:
         if path.is_file():
             return sha256_of_file(path)
@@ -226,9 +225,8 @@ class Sampler:
         """
         if isinstance(setting, np.generic):
             setting = setting.item()
-        if not isinstance(setting, bool | int | str) and not (
-            isinstance(setting, float) and math.isfinite(setting)
-        ):
+        is_number = isinstance(setting, bool | int | float) and math.isfinite(setting)
+        if not is_number and not isinstance(setting, str):
             text = f"{self.options.axis} must be a finite number or a string, not {setting!r}"
             raise UsageError(text, code="bad-setting")
         if self.rule is not None:
@@ -478,15 +476,13 @@ def _check_call_of(
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:
     """The device of the networks of a generator, which are not moved; without networks, `device`, or the CPU for "auto"."""
     tensors = (t for network in networks_of(generator) for t in (*network.parameters(), *network.buffers()))
-    found = next(tensors, None)
+    found = next((tensor.device for tensor in tensors), None)
     if device == "auto":
-        return torch.device("cpu") if found is None else found.device
+        return found or torch.device("cpu")
     requested = resolve_device(device)
-    if found is None or (
-        found.device.type == requested.type and requested.index in {None, found.device.index}
-    ):
-        return requested if found is None else found.device
-    text = f"the networks of {who} are on {found.device}, but device {str(device)!r} was requested; move them first"
+    if found is None or (found.type == requested.type and requested.index in {None, found.index}):
+        return found or requested
+    text = f"the networks of {who} are on {found}, but device {str(device)!r} was requested; move them first"
     raise UsageError(text, code="generator-device")
 
 

@@ -24,7 +24,6 @@ from genpr.validation import check_flag
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
 
-_LEVEL = 0.95
 _MOST_NAMES = 5
 
 Point = tuple[float, float]
@@ -232,7 +231,7 @@ class Ranking:
         return {
             "by": self.by,
             "better": self.better,
-            "level": _LEVEL,
+            "level": 0.95,
             "winner": self.winner,
             "has_bounds": self.has_bounds,
             "contenders": list(self.contenders),

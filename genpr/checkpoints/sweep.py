@@ -39,9 +39,6 @@ from genpr.storage import (
 
 SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/3"
 
-PointProgress = Callable[[int, int, float, Result], None]
-"""Called after each setting with the number done, the total, the setting and its result."""
-
 
 @dataclass(frozen=True)
 class SweepPoint:
@@ -228,9 +225,9 @@ def sweep(
     *,
     axis: str = "psi",
     folder: SweepFolder | None = None,
-    progress: PointProgress | None = None,
+    progress: Callable[[int, int, float, Result], None] | None = None,
 ) -> Sweep:
-    """Score a source for each setting of an axis."""
+    """Score a source for each setting of an axis; `progress` gets the number done, the total, the setting and its result."""
     if not sources:
         raise UsageError("expected at least one setting, found none", code="bad-setting")
     for setting in sources:
@@ -275,7 +272,7 @@ def truncation_sweep(
     *,
     n: int,
     out: str | os.PathLike[str] | None = None,
-    progress: PointProgress | None = None,
+    progress: Callable[[int, int, float, Result], None] | None = None,
     **options: Unpack[SamplerKeywords],
 ) -> Sweep:
     """Score a generator at several values of the truncation psi, or at settings of another axis.
