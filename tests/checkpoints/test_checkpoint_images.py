@@ -2,9 +2,7 @@
 
 import gc
 import json
-import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -117,23 +115,6 @@ def test_failing_generators_are_data_or_usage_errors(tmp_path, checkpoint, befor
     spec = write_generator(tmp_path, GENERATOR.replace(before, after))
     with raising(kind, code):
         drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
-
-
-def test_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
-    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
-    found = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (code,) = [text for text in found if "CheckpointImages" in text]
-    code = code.replace("5000", "40").replace('"real/"', '"real/", extractor="pixels", control=False')
-    monkeypatch.chdir(tmp_path)
-    write_images("real", real_blobs(40))
-    write_generator(tmp_path)
-    (tmp_path / "gan").mkdir()
-    for step, spread in ((1000, 0.9), (200, 0.1)):
-        write_checkpoint(tmp_path / "gan" / f"step-{step}.pt", spread)
-    names = {"genpr": genpr, "Path": Path}
-    exec(compile(code, "checkpoints.md", "exec"), names)
-    assert names["ranking"].winner == "step-1000"
-    assert names["ranking"].drawn_by["step-1000"]["n"] == 40
 
 
 def test_checkpoints_are_found_by_suffix_or_pattern(tmp_path):

@@ -261,22 +261,6 @@ def test_every_psi_is_scored_on_the_same_latents(shapes):
     assert found.points[0].values["recall"] < found.points[1].values["recall"]
 
 
-def test_truncation_sweep_resumes(shapes, tmp_path):
-    drawn = []
-
-    class Counting(ShapesGenerator):
-        def __call__(self, latents, **options):
-            drawn.append(options["psi"])
-            return super().__call__(latents, **options)
-
-    first = genpr.truncation_sweep(Counting(), shapes, [1.0], n=50, out=tmp_path)
-    again = genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, out=tmp_path)
-    assert drawn == [1.0, 0.2]
-    assert again.points[1] == first.points[0]
-    with raising(UsageError, "other-sweep", "seed"):
-        genpr.truncation_sweep(Counting(), shapes, [1.0, 0.2], n=50, seed=1, out=tmp_path)
-
-
 def test_sweep_resumes_with_the_same_code_at_another_path(tmp_path):
     evaluator = Counting(genpr.Evaluator(real_blobs(20), extractor="pixels", **OPTIONS))
     spec, checkpoint = write_generator(tmp_path), write_checkpoint(tmp_path / "a.pt", 0.9)

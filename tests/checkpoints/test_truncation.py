@@ -1,6 +1,8 @@
 """Truncation rules of z, to the last bit."""
 
 import math
+import re
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -57,3 +59,8 @@ def test_invalid_psi_and_unknown_rules_are_errors(psi):
             check_psi(rule, psi)
     with raising(UsageError, "unknown-rule"):
         check_psi("z-fold", 0.5)
+
+
+def test_page_names_every_truncation_rule():
+    page = (Path(__file__).parents[2] / "docs" / "generators.md").read_text()
+    assert set(re.findall(r"^\| `(z-\w+)`", page, re.MULTILINE)) == set(RULES)

@@ -20,14 +20,17 @@ from genpr.errors import DataError, ResourceError, UsageError
 TIMES = {"timestamp", "seconds"}
 
 
-class Wrapped:
-    """An evaluator of which a test replaces `score`."""
+class Scored:
+    """An evaluator of which a test replaces `score`, a function of the evaluator and the source."""
 
-    def __init__(self, evaluator):
-        self._evaluator = evaluator
+    def __init__(self, evaluator, score):
+        self._evaluator, self._score = evaluator, score
 
     def __getattr__(self, name):
         return getattr(self._evaluator, name)
+
+    def score(self, fake, *, cache=None):
+        return self._score(self._evaluator, fake)
 
 
 class Clock:
@@ -169,13 +172,12 @@ def test_source_must_be_unchanged_for_the_settling_time(watch, folder, clock):
 def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, watch):
     """The second source is first seen 1 s before the first one is scored for 100 s."""
 
-    class Slow(Wrapped):
-        def score(self, fake, *, cache=None):
-            clock.sleep(100)
-            return evaluator.score(fake)
+    def slow(evaluator, fake):
+        clock.sleep(100)
+        return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Slow(evaluator)) as run:
+    with watch(settle=10, evaluator=Scored(evaluator, slow)) as run:
         run.watcher.poll()
         clock.sleep(9)
         put(folder, "b.npy")
@@ -186,18 +188,14 @@ def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, 
 
 
 def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
-    class Writing(Wrapped):
-        calls = 0
-
-        def score(self, fake, *, cache=None):
-            self.calls += 1
-            result = evaluator.score(fake)
-            if self.calls == 1:
-                put(folder, "a.npy", scale=0.5, n=40)
-            return result
+    def writing(evaluator, fake):
+        result = evaluator.score(fake)
+        if result.fake.n == 30:
+            put(folder, "a.npy", scale=0.5, n=40)
+        return result
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Writing(evaluator)) as run:
+    with watch(settle=10, evaluator=Scored(evaluator, writing)) as run:
         run.watcher.run(until=1, interval=10)
     (record,) = lines(folder)
     assert record["n_fake"] == 40
@@ -292,30 +290,37 @@ def test_damaged_source_is_reported_once_and_scored_when_complete(folder, clock,
 def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, evaluator):
     tried = []
 
-    class Flaky(Wrapped):
-        def score(self, fake, *, cache=None):
-            tried.append(clock.now)
-            if len(tried) < 3:
-                raise DataError("input/output error", code="unreadable")
-            return evaluator.score(fake)
+    def flaky(evaluator, fake):
+        tried.append(clock.now)
+        if len(tried) < 3:
+            raise DataError("input/output error", code="unreadable")
+        return evaluator.score(fake)
 
     put(folder, "a.npy")
     clock.at(2000, lambda: put(folder, "b.npy"))
-    with watch(settle=0, evaluator=Flaky(evaluator)) as run:
+    with watch(settle=0, evaluator=Scored(evaluator, flaky)) as run:
         run.watcher.run(until=2, interval=50)
     assert (run.scored(), len(run.messages)) == (["a.npy", "b.npy"], 1)
     assert tried == [1000, 1600, 2200, 3000]
 
 
-def test_error_that_is_not_about_samples_ends_the_watch(folder, watch, evaluator):
-    class Broken(Wrapped):
-        def score(self, fake, *, cache=None):
-            raise ResourceError("no memory", code="memory")
+@pytest.mark.parametrize(("code", "ends"), [("memory", True), ("oom", False)])
+def test_only_a_source_without_memory_is_reported_and_not_fatal(folder, watch, evaluator, code, ends):
+    def broken(evaluator, fake):
+        if Path(fake).name == "b.npy":
+            raise ResourceError("no memory", code=code)
+        return evaluator.score(fake)
 
-    put(folder, "a.npy")
-    with watch(settle=0, evaluator=Broken(evaluator)) as run, raising(ResourceError, "memory"):
-        run.watcher.poll()
-    assert not (folder / "genpr.jsonl").exists()
+    for name in ("a.npy", "b.npy", "c.npy"):
+        put(folder, name)
+    with watch(settle=0, evaluator=Scored(evaluator, broken)) as run:
+        if ends:
+            with raising(ResourceError, code):
+                run.watcher.poll()
+        else:
+            assert run.watcher.poll() == run.watcher.poll() == ["b.npy"]
+    assert run.scored() == ["a.npy"] if ends else ["a.npy", "c.npy"]
+    assert len(run.messages) == (not ends)
 
 
 def test_best_follows_the_direction_of_the_metric_and_is_the_first_among_equals(folder, watch):
@@ -445,29 +450,26 @@ def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
     for name in ("images", "logs"):
         (folder / name).mkdir()
     (folder / "images" / "0.png").touch()
-    with ScoreLog(folder / "images" / "log.jsonl") as log, raising(UsageError, "output-is-input"):
-        Watcher(evaluator, folder, log)
-    in_reals = Wrapped(evaluator)
+    in_reals = Scored(evaluator, None)
     in_reals.source = str(folder / "logs")
-    with ScoreLog(folder / "logs" / "log.jsonl") as log:
-        Watcher(evaluator, folder, log)
-        with raising(UsageError, "output-is-input"):
-            Watcher(in_reals, folder, log)
-
-
-def test_folder_may_be_given_with_dots_and_beside_images(folder, evaluator, tmp_path):
-    (tmp_path / "0.png").touch()
-    (folder / "images").mkdir()
-    (folder / "images" / "0.png").touch()
     (tmp_path / "link").symlink_to(folder)
     (folder / "latest").symlink_to(".")
-    for name in ("run/../run", "link", "run/images/.."):
-        dotted = Path(f"{tmp_path}/{name}")
-        with ScoreLog(dotted / "genpr.jsonl") as log:
-            Watcher(evaluator, dotted, log)
-    dotted = Path(f"{folder}/../link/images")
-    with ScoreLog(dotted / "log.jsonl") as log, raising(UsageError, "output-is-input"):
-        Watcher(evaluator, tmp_path / "link", log)
+    for log, watched, scores, is_refused in (
+        (folder / "images/log.jsonl", folder, evaluator, True),
+        (tmp_path / "link/images/log.jsonl", tmp_path / "link", evaluator, True),
+        (folder / "logs/log.jsonl", folder, in_reals, True),
+        (folder / "logs/log.jsonl", folder, evaluator, False),
+        *(
+            (each / "genpr.jsonl", each, evaluator, False)
+            for each in (tmp_path / "link", folder / "images/..")
+        ),
+    ):
+        with ScoreLog(log) as opened:
+            if is_refused:
+                with raising(UsageError, "output-is-input"):
+                    Watcher(scores, watched, opened)
+            else:
+                Watcher(scores, watched, opened)
 
 
 def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
@@ -485,33 +487,25 @@ def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder
     assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
 
 
-def test_log_of_another_recipe_is_an_error(folder, watch):
-    put(folder, "a.npy")
-    put(folder, "b.npy", n=31)  # of another number, which may be
-    with watch(settle=0) as run:
-        run.watcher.poll()
-    assert run.scored() == ["a.npy", "b.npy"]
-    put(folder, "c.npy")
-    real = np.random.default_rng(0).normal(size=(30, 3))
+REAL = np.random.default_rng(0).normal(size=(30, 3))
 
-    def scored_anyway(*_args, **_keywords):
-        raise AssertionError
 
-    others = {
-        "requested": genpr.Evaluator(real, metrics=["precision", "recall"], control=False),
-        "real": genpr.Evaluator(1.1 * real, control=False),
-        "max_images": genpr.Evaluator(real, max_images=30, control=False),
-        "recipe.k": genpr.Evaluator(real, k=4, control=False),
-        "recipe.ties": genpr.Evaluator(real, ties="strict", control=False),
-    }
-    for name, other in others.items():
-        other.score = scored_anyway
-        with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
-            run.watcher.poll()
-    (folder / "c.npy").unlink()
-    for name, other in others.items():
-        with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
-            run.watcher.run(once=True)
+@pytest.mark.parametrize(
+    ("name", "real", "options"),
+    [
+        ("requested", REAL, {"metrics": ["precision", "recall"]}),
+        ("real", 1.1 * REAL, {}),
+        ("max_images", REAL, {"max_images": 30}),
+        ("recipe.k", REAL, {"k": 4}),
+        ("recipe.ties", REAL, {"ties": "strict"}),
+    ],
+)
+def test_log_of_another_recipe_is_an_error_also_if_nothing_is_new(
+    folder, watch, two_lines, name, real, options
+):
+    other = genpr.Evaluator(real, control=False, **options)
+    with watch(settle=0, evaluator=other) as run, raising(UsageError, "other-recipe", name):
+        run.watcher.run(once=True)
     assert len(lines(folder)) == 2
 
 
@@ -522,7 +516,7 @@ def test_log_of_another_recipe_is_an_error(folder, watch):
 )
 def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_lines, changes):
     first, second = map(json.loads, two_lines.splitlines())
-    records = [first | changes, second, second | {"name": "c.npy", "n_fake": 31, "fingerprint": "1"}]
+    records = [first | changes, second]
     text = "".join(json.dumps(record) + "\n" for record in records)
     (folder / "genpr.jsonl").write_text(text)
     with raising(UsageError, "other-recipe", next(iter(changes))):
@@ -530,32 +524,13 @@ def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_
     assert (folder / "genpr.jsonl").read_text() == text
 
 
-def test_score_without_memory_is_reported_and_the_others_are_scored(folder, clock, watch, evaluator):
-    class Large(genpr.Evaluator):
-        def _score(self, fake, **options):
-            if Path(fake).name == "b.npy":
-                raise MemoryError
-            return super()._score(fake, **options)
-
-    for name in ("a.npy", "b.npy", "c.npy"):
-        put(folder, name)
-    real = np.random.default_rng(0).normal(size=(30, 3))
-    with watch(settle=0, evaluator=Large(real, control=False, intervals=False)) as run:
-        run.watcher.run(until=3)
-        assert run.watcher.poll() == ["b.npy"]
-    assert run.scored() == ["a.npy", "c.npy"]
-    (line,) = run.messages
-    assert line.startswith("b.npy cannot be scored yet (oom): ")
-
-
 def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):
-    class Moving(Wrapped):
-        def score(self, fake, *, cache=None):
-            Path(fake).unlink()
-            return evaluator.score(fake)
+    def moving(evaluator, fake):
+        Path(fake).unlink()
+        return evaluator.score(fake)
 
     put(folder, "a.npy")
-    with raising(ResourceError, "unreadable"), watch(settle=0, evaluator=Moving(evaluator)) as run:
+    with raising(ResourceError, "unreadable"), watch(settle=0, evaluator=Scored(evaluator, moving)) as run:
         assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
         run.watcher.poll()

@@ -4,7 +4,6 @@ import base64
 import io
 import re
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -169,20 +168,6 @@ def test_galleries_of_one_set_are_shown_without_the_other(evidence, folders, giv
     pictures = [picture for gallery in found.values() for picture in gallery.pictures]
     assert {picture.partner for picture in pictures} == {None}
     assert [bool(found[title].pictures) for title in TITLES[:2]] == [role == "real", role == "fake"]
-
-
-def test_all_kinds_of_sources_give_the_same_page(sides, folders, given):
-    _, real, fake = sides
-    archive = folders[0].parent / "fake.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
-        for path in sorted(folders[1].iterdir()):
-            opened.write(path, path.name)
-    evaluator, found = genpr.Evaluator(real, **OPTIONS), []
-    for source in (archive, list(torch.from_numpy(fake).permute(0, 3, 1, 2).split(30))):
-        galleries = evidence_report(evaluator.evidence(source), real, source, device="cpu").values()
-        found.append([(each.data, each.partner) for gallery in galleries for each in gallery.pictures])
-    assert len(found[0]) > len(NOISE)
-    assert found[0] == found[1]
 
 
 def test_changed_and_missing_images_are_left_out_and_counted(sides, tmp_path, given, capsys):
