@@ -25,19 +25,6 @@ DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 375, "height": 800}
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    result = a_result(
-        {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7},
-        codes=["missing-modes", "shrinkage", "small-sample"],
-    )
-    pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i, name in enumerate(HOSTILE))
-    page = html_report(result, [Gallery("Off the manifold", "The farthest first.", pictures)])
-    path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(page, encoding="utf-8")
-    return path.as_uri()
-
-
-@pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000)
@@ -92,11 +79,13 @@ def wait_until(page, condition):
     assert page.evaluate(condition)
 
 
-def two_views(browser, address):
+def two_views(browser, tmp_path_factory, page):
     """Views on a desktop in dark mode, and on a phone."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page, encoding="utf-8")
     views = {
-        "dark": Opened(browser, address, DESKTOP, "dark"),
-        "phone": Opened(browser, address, PHONE, "light", has_touch=True),
+        "dark": Opened(browser, path.as_uri(), DESKTOP, "dark"),
+        "phone": Opened(browser, path.as_uri(), PHONE, "light", has_touch=True),
     }
     yield views
     for view in views.values():
@@ -104,8 +93,14 @@ def two_views(browser, address):
 
 
 @pytest.fixture(scope="module")
-def opened(browser, address):
-    yield from two_views(browser, address)
+def opened(browser, tmp_path_factory):
+    result = a_result(
+        {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7},
+        codes=["missing-modes", "shrinkage", "small-sample"],
+    )
+    pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i, name in enumerate(HOSTILE))
+    page = html_report(result, [Gallery("Off the manifold", "The farthest first.", pictures)])
+    yield from two_views(browser, tmp_path_factory, page)
 
 
 @pytest.mark.parametrize("name", ["dark", "phone"])
@@ -172,9 +167,7 @@ def compared(browser, tmp_path_factory):
         )
         for seed, (label, pair) in enumerate(zip(labels, levels, strict=True))
     }
-    path = tmp_path_factory.mktemp("page") / "compare.html"
-    path.write_text(compare_report(compare(results)), encoding="utf-8")
-    yield from two_views(browser, path.as_uri())
+    yield from two_views(browser, tmp_path_factory, compare_report(compare(results)))
 
 
 @pytest.mark.parametrize("name", ["dark", "phone"])
