@@ -85,16 +85,9 @@ def test_gray_images_are_repeated_and_uint8_needs_no_range():
     ("output", "code"),
     [
         *[(torch.full((2, 3, 4, 4), bad), "generator-non-finite") for bad in (math.nan, math.inf, -math.inf)],
-        (GRID[:1], "generator-output"),
-        (GRID[0], "generator-output"),
-        (GRID[:, :2], "generator-output"),
-        (GRID[:, :, :0], "generator-output"),
-        (GRID.long(), "generator-output"),
-        (GRID.bool(), "generator-output"),
-        (GRID.numpy().astype(np.int16), "generator-output"),
-        (GRID.numpy().astype(object), "generator-output"),
-        ((GRID, GRID), "generator-output"),
-        (None, "generator-output"),
+        *[(each, "generator-output") for each in (GRID[:1], GRID[0], GRID[:, :2], GRID[:, :, :0])],
+        *[(each, "generator-output") for each in (GRID.long(), GRID.bool(), (GRID, GRID), None)],
+        *[(GRID.numpy().astype(each), "generator-output") for each in (np.int16, object)],
     ],
 )
 def test_other_outputs_are_errors(output, code):

@@ -116,11 +116,11 @@ def test_results_without_a_value_are_not_contenders(scored):
 @pytest.mark.parametrize(
     ("objective", "code"),
     [
-        (Objective("coverage"), "not-computed"),
-        (Objective("recall", {"density": 1}), "not-computed"),
-        (Objective("fid"), "no-order"),
-        (Objective("f1", {"fid": 3}), "no-order"),
-        (Objective("pareto"), "no-order"),
+        *[(each, "not-computed") for each in (Objective("coverage"), Objective("recall", {"density": 1}))],
+        *[
+            (each, "no-order")
+            for each in (Objective("fid"), Objective("f1", {"fid": 3}), Objective("pareto"))
+        ],
         (Objective("beauty"), "unknown-metric"),
     ],
 )

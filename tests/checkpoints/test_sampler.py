@@ -2,6 +2,7 @@ import functools
 import json
 import math
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -71,23 +72,18 @@ def test_noise_is_the_same_at_every_setting_and_in_every_pass():
 @pytest.mark.parametrize("fails", [False, True])
 def test_random_states_are_restored(fails):
     def generate(latents, *, psi):
-        noisy(latents, psi=psi)
-        if fails:
+        if noisy(latents, psi=psi) is not None and fails:
             raise ZeroDivisionError
         return noisy(latents, psi=psi)
 
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    states = torch.get_rng_state, random.getstate, lambda: repr(np.random.get_state())  # noqa: NPY002
+    before = [state() for state in states]
     images = iter(sampler(generate).images(1.0))
-    if fails:
-        with pytest.raises(UsageError):
-            next(images)
-    else:
+    with pytest.raises(UsageError) if fails else nullcontext():
         next(images)  # and in the middle of a pass
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-    after = np.random.get_state()  # noqa: NPY002
-    assert after[2:] == before[2][2:]
-    np.testing.assert_array_equal(after[1], before[2][1])
+    after = [state() for state in states]
+    assert torch.equal(after[0], before[0])
+    assert after[1:] == before[1:]
 
 
 class Normed(nn.Module):
@@ -181,24 +177,18 @@ def test_every_option_that_changes_images_changes_the_identity(change):
     ("generator", "options", "code"),
     [
         (3, {}, "custom-generator"),
-        (plain, {"axis": "guidance"}, "custom-generator"),
         (lambda: None, {"rule": "z-clip"}, "custom-generator"),
         (lambda z, size, psi: z, {}, "custom-generator"),
-        (plain, {"labels": [0] * 10}, "custom-generator"),
-        (plain, {"axis": "not a name"}, "bad-axis"),
-        (plain, {"axis": "labels"}, "bad-axis"),
+        *[(plain, each, "custom-generator") for each in ({"axis": "guidance"}, {"labels": [0] * 10})],
+        *[(plain, {"axis": each}, "bad-axis") for each in ("not a name", "labels")],
         (plain, {"rule": "z-scale", "axis": "guidance"}, "bad-axis"),
-        (plain, {"rule": "z-fold"}, "unknown-rule"),
-        (plain, {"rule": "w-interpolate"}, "unknown-rule"),
+        *[(plain, {"rule": each}, "unknown-rule") for each in ("z-fold", "w-interpolate")],
         (plain, {"latent_dim": None}, "latent-dim"),
-        (plain, {"latent_dim": 0}, "bad-option"),
-        (plain, {"n": 0}, "bad-option"),
-        (plain, {"batch_size": 0}, "bad-option"),
+        *[(plain, {each: 0}, "bad-option") for each in ("latent_dim", "n", "batch_size")],
         (plain, {"seed": -1}, "seed"),
         (plain, {"image_range": (1, 0)}, "image-range"),
-        (labeled, {"labels": [0] * 9}, "generator-labels"),
+        *[(labeled, {"labels": each}, "generator-labels") for each in ([0] * 9, ["cat"] * 10)],
         (labeled, {"labels": np.zeros((10, 1, 1))}, "generator-labels"),
-        (labeled, {"labels": ["cat"] * 10}, "generator-labels"),
         (labeled, {"labels": torch.zeros(10, device="meta")}, "generator-labels"),
     ],
 )
