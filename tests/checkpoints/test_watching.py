@@ -215,21 +215,23 @@ def test_once_waits_for_settling_and_skips_sources_that_change(folder, clock, wa
     assert line.startswith("b.npy ")
 
 
-@pytest.mark.parametrize("change", ["another", "longer", "touched", "removed"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "2.png").write_bytes(b""),
+        lambda folder: (folder / "1.png").write_bytes(b"xy"),
+        lambda folder: os.utime(folder / "1.png", (1, 1)),
+        lambda folder: (folder / "1.png").unlink(),
+    ],
+)
 def test_listing_changes_with_any_change_in_a_folder(folder, change):
-    samples = folder / "epoch_1" / "deep"
-    samples.mkdir(parents=True)
+    (folder / "deep").mkdir()
     for name in ("0.png", "1.png"):
-        (samples / name).write_bytes(b"x")
-    before = listing_of(folder / "epoch_1")
-    assert listing_of(folder / "epoch_1") == before
-    {
-        "another": lambda: (samples / "2.png").write_bytes(b""),
-        "longer": lambda: (samples / "1.png").write_bytes(b"xy"),
-        "touched": lambda: os.utime(samples / "1.png", (1, 1)),
-        "removed": (samples / "1.png").unlink,
-    }[change]()
-    assert listing_of(folder / "epoch_1") != before
+        (folder / "deep" / name).write_bytes(b"x")
+    before = listing_of(folder)
+    assert listing_of(folder) == before
+    change(folder / "deep")
+    assert listing_of(folder) != before
 
 
 def test_only_samples_are_scored(folder, tmp_path, watch):

@@ -111,3 +111,11 @@ def test_broken_links_and_foreign_resources_are_found(tmp_path):
     assert len(found) == 5
     for name in ("#none", "gone/ ", "/genpr/gone/", "gone.py", "cdn.x"):
         assert any(name in line for line in found), name
+
+
+def test_every_notice_is_in_one_table_with_its_level():
+    page, source = (ROOT / "docs/notices.md").read_text(), (ROOT / "genpr/notices.py").read_text()
+    listed = re.findall(r"^\| `([\w-]+)` \| (note|warning) \|", page, re.MULTILINE)
+    defined = re.findall(r"^([\w-]+) (note|warning)$", source, re.MULTILINE)
+    assert len(defined) > 50
+    assert sorted(listed) == sorted(defined)
