@@ -13,18 +13,19 @@ def main() -> None:
 
     process.open_standard_streams()
     os.environ.pop("MPLBACKEND", None)  # which may name a backend that is not installed, and is not needed
-    report = process.SignalReport(as_json="--json" in sys.argv)
+    ending = process.Ending(as_json="--json" in sys.argv)
     if is_launched() and launched_rank():
         process.mute()  # the first of several processes prints for all
     try:
         limit_malloc_arenas()  # there is no thread yet
-        sys.meta_path.insert(0, process.AddressSpaceGuard)
-        process.install_signal_handlers(report)
+        process.install_signal_handlers(ending)
         from genpr.cli.ranks import run_as_launched
 
-        code = run_as_launched(sys.argv[1:], report)
+        code = run_as_launched(sys.argv[1:], ending)
     except KeyboardInterrupt as error:  # before the command began, or after it ended
-        code = report.print(process.signal_of(error))
+        from genpr.cli.main import print_error
+
+        code = print_error(error, ending)
     process.restore_default_handlers()
     from genpr.cli.console import finish_stdout
 

@@ -1,10 +1,11 @@
-"""An order of the rows of a set that depends on their content alone, for choices that must not depend on the given order.
+"""Checksums of tensors, and orders of rows that depend on their content alone, for choices that must not depend on the given order.
 
 Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,3 +43,9 @@ def random_order(features: Tensor) -> Tensor:
     order = content_order(features)
     draws = np.random.PCG64(1).random_raw(len(order))
     return order[torch.from_numpy(np.argsort(draws, kind="stable"))]
+
+
+def content_hash(content: Tensor) -> str:
+    """A checksum of a tensor on any device, with its type and shape."""
+    checksum = zlib.crc32(content.detach().cpu().contiguous().numpy().data)
+    return f"{checksum:08x} of {str(content.dtype).removeprefix('torch.')} {tuple(content.shape)}"

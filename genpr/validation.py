@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CHUNK_ELEMENTS = 2**22
 _EXACT = 2**24  # float32 represents all integers up to here
 _KEY_COLUMNS = 16
+_MAX_SECONDS = 365 * 86_400
 _ASYMMETRY = 1e-6  # of the largest entry; covariances of other tools, in float32, have rounding errors
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -244,6 +245,15 @@ def check_flag(value: object, name: str) -> None:
     """Refuse anything but True and False."""
     if not isinstance(value, bool | np.bool_):
         raise UsageError(f"{name} must be True or False, not {value!r:.60}", code="bad-option")
+
+
+def check_seconds(name: str, seconds: float, *, may_be_zero: bool = False) -> None:
+    """Check a time, which the system must be able to wait for."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= _MAX_SECONDS or (not seconds and not may_be_zero):
+        least = "from 0" if may_be_zero else "above 0 and up"
+        text = f"{name} must be a number of seconds {least} to {_MAX_SECONDS:,} (a year), not {seconds!r:.60}"
+        raise UsageError(text, code="bad-option")
 
 
 def check_count(value: object, name: str, *, minimum: int, maximum: int | None = None) -> int:

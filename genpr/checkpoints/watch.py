@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.score_log import Record, ScoreLog, readable, scored_record, settings_of
-from genpr.distributed import check_seconds
 from genpr.errors import DataError, ResourceError, UsageError, some
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import has_images, walk_files
 from genpr.images.formats import ARRAY_SUFFIXES, SHARD_SUFFIXES
 from genpr.storage import check_outside
-from genpr.validation import check_count
+from genpr.validation import check_count, check_seconds
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator

@@ -40,7 +40,8 @@ _LONG = 90.0  # seconds
 
 def print_stderr(message: str) -> None:
     """Print one line on stderr. Line ends within names are escaped, since they could imitate an error or a score."""
-    click.echo(_encodable(limited(printable(limited(message))), sys.stderr), err=True)
+    with suppress(OSError):  # a message that cannot be written does not cost the result
+        click.echo(_encodable(limited(printable(limited(message))), sys.stderr), err=True)
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import importlib
-import json
 import os
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from genpr import __version__
 from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout
-from genpr.cli.process import SignalReport, signal_of
+from genpr.cli.process import Ending, as_signal
 from genpr.errors import BadImagesError, GenprError, ResourceError, UsageError, limited, short, similar
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 
@@ -124,56 +123,45 @@ def cli() -> None:
 
 def run(
     args: Sequence[str],
-    report: SignalReport | None = None,
-    around: Callable[[Callable[[], Any]], Any] = lambda call: call(),
+    ending: Ending | None = None,
+    around: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
 ) -> int:
-    """Run the command line `args` and return the exit code; an error is printed as one message on stderr.
-
-    `report` prints a signal, and `around` calls the command.
-    """
-    as_json = "--json" in args
-    report = report or SignalReport(as_json=as_json)
+    """Run the command line `args` inside `around` and return the exit code; an error is printed as one message on stderr."""
+    ending = ending or Ending(as_json="--json" in args)
     try:
-        # A separate context, since options such as --follow-symlinks apply to this command only.
-        context = copy_context()
-        outcome = around(
-            lambda: context.run(
-                cli.main, args=list(args), prog_name="genpr", standalone_mode=False, obj=report
+        with around:
+            # A separate context, since options such as --follow-symlinks apply to this command only.
+            outcome = copy_context().run(
+                cli.main, args=list(args), prog_name="genpr", standalone_mode=False, obj=ending
             )
-        )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
-    except (click.Abort, KeyboardInterrupt) as error:
-        return report.print(signal_of(error))
-    except (Exception, SystemExit) as error:  # a bug must not look like a result
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # a bug must not look like a result
         if isinstance(error, SystemExit) and "_GENPR_COMPLETE" in os.environ:  # click's end of a completion
             raise
-        record = _record_of(error)
-        print_stderr(f"error: {record['message']}")
-        if as_json and record["code"] != "stdout" and RESULT_PRINTED not in getattr(error, "__notes__", ()):
-            with suppress(ResourceError):
-                print_stdout(json.dumps({"error": record, **report.scores}))
-        return int(record["exit_code"])
+        return print_error(error, ending)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _record_of(error: BaseException) -> dict[str, Any]:
-    """The JSON record of an error; unusable images are printed on stderr."""
+def print_error(error: BaseException, ending: Ending) -> int:
+    """Print an error, and with --json its record; return the exit code."""
     message, code, exit_code, path = _facts_of(error)
-    record = {
-        "code": code,
-        "message": limited(message),
-        "exit_code": exit_code,
-        "path": path and limited(path),
-    }
+    record: dict[str, Any] = {"code": code, "message": limited(message), "exit_code": exit_code}
+    record["path"] = path and limited(path)
+    if code in ("interrupted", "terminated") and not ending.claim():
+        return exit_code
     if isinstance(error, BadImagesError):
         for bad in error.bad[:_SHOWN_BAD_IMAGES]:
             print_stderr(f"  {bad.code}: {bad}")
         if len(error.bad) > _SHOWN_BAD_IMAGES:
             print_stderr(f"  and {len(error.bad) - _SHOWN_BAD_IMAGES} more (all of them with --json)")
         record["bad"] = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
-    return record
+    print_stderr(f"error: {record['message']}")
+    if ending.as_json and code != "stdout" and RESULT_PRINTED not in getattr(error, "__notes__", ()):
+        with suppress(ResourceError):
+            print_stdout(ending.record(record))
+    return exit_code
 
 
 def _print_traceback() -> None:
@@ -185,6 +173,9 @@ def _print_traceback() -> None:
 
 def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
     """Message, code, exit code and path."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        ended = as_signal(error)
+        return str(ended), ended.code, ended.exit_code, None
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         if isinstance(error, click.NoSuchOption):

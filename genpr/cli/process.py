@@ -8,7 +8,6 @@ and then ends the process. Files stay complete, since they are moved into place 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import select
@@ -16,13 +15,9 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
-
-from genpr.errors import ResourceError
-from genpr.runtime import address_space_left, usable_cores
+from typing import Any, NoReturn
 
 GRACE_S = 1.3  # until the process is ended
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -53,22 +48,12 @@ def unmute() -> None:
         os.close(kept)
 
 
-class _LenientWriter(io.FileIO):
-    """Stderr that ignores write errors, so that a message that cannot be written does not cost the result."""
-
-    def write(self, data: object) -> int:
-        """Write as much as possible, and report everything as written."""
-        with contextlib.suppress(OSError):
-            super().write(data)  # type: ignore[arg-type]
-        return memoryview(data).nbytes  # type: ignore[arg-type]
-
-
 def open_standard_streams() -> None:
     """Open those of the three standard streams that this process was started without, and keep stdout for results.
 
     Otherwise a file that is opened later would get their numbers. Such a stdin is empty, and such a stdout fails at the first
-    write; stderr never fails. Results get a copy of the descriptor of stdout, which itself becomes stderr, because C
-    libraries and child processes of the user's code write to it.
+    write. Results get a copy of the descriptor of stdout, which itself becomes stderr, because C libraries and child processes of
+    the user's code write to it.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -79,9 +64,8 @@ def open_standard_streams() -> None:
     os.dup2(_STDERR, _STDOUT)
     codec = ("utf-8", "strict") if sys.stdout is None else (sys.stdout.encoding, sys.stdout.errors)
     sys.stdout = sys.__stdout__ = os.fdopen(_outputs[0], "w", -1, *codec, closefd=False)  # type: ignore[misc]
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STDERR, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 class SignalError(KeyboardInterrupt):
@@ -91,54 +75,48 @@ class SignalError(KeyboardInterrupt):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+        self.code = _WORDS[signal.Signals(number)]
+        super().__init__(self.code)
+        self.exit_code = 128 + number
 
 
-def signal_of(error: BaseException) -> int:
-    """The number of the signal that ended a command; click raises Abort for both."""
-    number: int = getattr(error.__cause__ or error, "number", signal.SIGINT)
-    return number
+def as_signal(error: BaseException) -> SignalError:
+    """The signal that ended a command; click raises Abort for both, and other handlers raise a KeyboardInterrupt."""
+    found = error.__cause__ or error
+    return found if isinstance(found, SignalError) else SignalError(signal.SIGINT)
 
 
-class SignalReport:
-    """The message about a signal, with a record on stdout if `as_json`; one of two threads prints it once.
+class Ending:
+    """How the error that ends a command is printed: by one of two threads if it is a signal.
 
-    The record, and that of another error, also has the `scores` that a command sets.
+    Its JSON record also has the `scores` that a command sets.
     """
 
     def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self._is_due = threading.Lock()
+        self.as_json = as_json
         self.scores: Mapping[str, object] = {}
+        self._is_due = threading.Lock()
 
-    def print(self, number: int, *, at_once: bool = False) -> int:
-        """Print it and return the exit code; `at_once` bypasses buffers and locks, which a blocked thread may hold."""
-        from genpr.cli.console import print_stderr, print_stdout
+    def claim(self) -> bool:
+        """Whether the caller is the first to print a signal."""
+        return self._is_due.acquire(blocking=False)
 
-        word, code = _WORDS[signal.Signals(number)], 128 + number
-        error = {"code": word, "message": word, "exit_code": code, "path": None}
-        record = json.dumps({"error": error, **self.scores})
-        if not self._is_due.acquire(blocking=False):
-            return code
-        if at_once:
-            has_cursor = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
-            _write_at_once(f"{_SHOW_CURSOR * has_cursor}error: {word}\n", _STDERR)
-            _write_at_once(f"{record}\n" * self._as_json, _outputs[0])
-        else:
-            print_stderr(f"error: {word}")
-            if self._as_json:
-                with contextlib.suppress(Exception):
-                    print_stdout(record)
-        return code
+    def record(self, error: Mapping[str, Any]) -> str:
+        """The line of an error on stdout."""
+        return json.dumps({"error": error, **self.scores})
 
     def end_process(self, number: int) -> NoReturn:
-        """End the process without waiting for its threads."""
+        """End the process without waiting for its threads, which may hold buffers and locks."""
         with contextlib.suppress(Exception):
             storage = sys.modules.get("genpr.storage")
             if storage is not None:
                 storage.remove_unfinished()
-            self.print(number, at_once=True)
+            if self.claim():
+                word = _WORDS[signal.Signals(number)]
+                error = {"code": word, "message": word, "exit_code": 128 + number, "path": None}
+                has_cursor = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+                _write_at_once(f"{_SHOW_CURSOR * has_cursor}error: {word}\n", _STDERR)
+                _write_at_once(f"{self.record(error)}\n" * self.as_json, _outputs[0])
         os._exit(128 + number)
 
 
@@ -149,44 +127,7 @@ def _write_at_once(text: str, descriptor: int) -> None:
             os.write(descriptor, text.encode())
 
 
-# MiB of address space that a library takes with one thread, and with each further one: stacks, and buffers of OpenBLAS. The size
-# of its files is added for torch, whose numbers include all other libraries and a score of few images. Measured with torch 2.14,
-# numpy 2.4 and faiss 1.15.
-_ADDRESS_SPACE = {"torch": (300, 200), "faiss": (210, 130)}
-
-
-class AddressSpaceGuard:
-    """An import hook that refuses libraries that exceed `ulimit -v`: their C++ code would abort or crash."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        """Raise an error if the library `name` does not fit; find nothing."""
-        if name not in _ADDRESS_SPACE or (left := address_space_left()) is None:
-            return
-        chosen = os.environ.get("OMP_NUM_THREADS", "")
-        threads = min(usable_cores(), int(chosen)) if chosen.isdecimal() else usable_cores()
-        alone, each = _ADDRESS_SPACE[name]
-        needed = 2**20 * (alone + each * (threads - 1)) + (_size_of_torch() if name == "torch" else 0)
-        if left < needed:
-            fewer = ", or set OMP_NUM_THREADS=1" * (threads > 1)
-            text = (
-                f"{name} needs {needed / 1e9:.2f} GB of address space with {threads} threads, and its limit (ulimit -v) leaves "
-                f"{left / 1e9:.2f} GB; raise the limit{fewer}"
-            )
-            raise ResourceError(text, code="oom")
-
-
-def _size_of_torch() -> int:
-    """Bytes of the libraries that are mapped with torch; those of cuDNN but for one are mapped when they are used."""
-    spec = PathFinder.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return 0
-    site = Path(spec.origin).parents[1]
-    files = (*site.glob("torch/lib/*.so*"), *site.glob("nvidia/*/lib/*.so*"))
-    return sum(file.stat().st_size for file in files if not file.name.startswith("libcudnn_"))
-
-
-def install_signal_handlers(report: SignalReport) -> None:
+def install_signal_handlers(ending: Ending) -> None:
     """Handle SIGINT and SIGTERM; handlers that others have set, such as `nohup`, are kept.
 
     The first signal raises SignalError in the main thread. `GRACE_S` seconds later, or at the second signal, the process ends.
@@ -198,7 +139,7 @@ def install_signal_handlers(report: SignalReport) -> None:
 
     def raise_once(number: int, _frame: FrameType | None) -> None:
         if seen:
-            report.end_process(number)
+            ending.end_process(number)
         seen.append(number)
         raise SignalError(number)
 
@@ -207,16 +148,11 @@ def install_signal_handlers(report: SignalReport) -> None:
         for number in handled:
             signal.signal(number, _DEFAULTS[number])
 
-    def next_signal() -> int:
+    def wait() -> NoReturn:
         while (number := os.read(reader, 1)[0]) not in handled:
             pass
-        return number
-
-    def wait() -> NoReturn:
-        number = next_signal()
-        if select.select([reader], [], [], GRACE_S)[0]:
-            number = next_signal()
-        report.end_process(number)
+        select.select([reader], [], [], GRACE_S)
+        ending.end_process(number)
 
     os.register_at_fork(after_in_child=restore)
     with contextlib.suppress(RuntimeError):  # no thread can be started; a command that needs one reports it

@@ -15,12 +15,12 @@ from genpr.cli.console import print_stderr, print_stdout, progress_bars, show_no
 from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, score_options
 from genpr.cli.output import FILE, TextOutput, input_paths
-from genpr.distributed import check_seconds
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
 from genpr.storage import check_outside
+from genpr.validation import check_seconds
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import ScoreLog

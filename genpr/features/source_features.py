@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from genpr import __version__
-from genpr.content_order import random_order
-from genpr.distributed import content_hash, current_communicator
+from genpr.content_order import content_hash, random_order
+from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError, count_of
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import extractor_info, wrap_extractor

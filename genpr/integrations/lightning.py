@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Unpack
 
-from genpr.distributed import TrainingRanks, check_seconds
+from genpr.distributed import barrier
 from genpr.errors import ResourceError, UsageError
 from genpr.features.options import shared_options, takes_options
 from genpr.integrations.callback import (
@@ -17,6 +17,7 @@ from genpr.integrations.callback import (
     Images,
     Record,
 )
+from genpr.validation import check_seconds
 
 try:
     import lightning.pytorch as pl
@@ -117,21 +118,21 @@ class GenprLightningCallback(pl.Callback):
         self.history.load(state_dict)
 
     def _score(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        epoch, ranks = trainer.current_epoch, TrainingRanks.from_group()
+        epoch, name = trainer.current_epoch, f"options of {type(self).__name__}"
         if not self._is_checked:  # with another `every`, a rank would wait for rank 0
-            ranks.check_same_as_rank0(
-                self._shared, f"options of {type(self).__name__}", timeout=self._timeout
-            )
+            barrier(name, timeout=self._timeout, hint="add the callback on all ranks", own=self._shared)
             self._is_checked = True
         if (epoch + 1) % self._every:
             return
-
-        def compute() -> dict[str, float]:
-            if self._scorer is None:
-                self._scorer = self._make()
-            return self._scorer.score(epoch, pl_module)
-
-        scores = ranks.broadcast_from_rank0("genpr's score", compute, timeout=self._timeout)
+        scores: dict[str, float] = {}
+        if trainer.is_global_zero:
+            self._scorer = self._scorer or self._make()
+            scores = self._scorer.score(epoch, pl_module)
+        # In the store, since a collective operation would end at the time limit of the process group.
+        barrier(
+            "genpr's score", timeout=self._timeout, hint="look for the error of rank 0, or increase timeout"
+        )
+        scores = trainer.strategy.broadcast(scores)
         self.history.add(epoch, scores)
         # Every rank logs, since every rank has a ModelCheckpoint. Values are equal, so there is nothing to reduce.
         for name, value in scores.items():

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from genpr.distributed import TrainingRanks, check_seconds, single_process
+from genpr.distributed import barrier, single_process
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
@@ -32,7 +32,7 @@ from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
 from genpr.metrics.registry import METRICS
-from genpr.validation import check_flag, entry_point, is_plain
+from genpr.validation import check_flag, check_seconds, entry_point, is_plain
 
 try:
     from torchmetrics import Metric
@@ -235,12 +235,13 @@ class PrecisionRecallDensityCoverage(Metric):
         """Gather the rows of all ranks, after a barrier; a missing rank is a ResourceError."""
         available = distributed_available or self.distributed_available_fn
         if should_sync and not self._is_synced and callable(available) and available():
-            TrainingRanks.from_group(process_group or self.process_group).barrier(
+            barrier(
                 f"{type(self).__name__}.compute",
                 timeout=self._sync_timeout,
                 hint="call compute on every rank, create the metric with sync_on_compute=False to score the images of one rank, "
                 "or increase sync_timeout for slow ranks",
                 own=self._identity(),
+                group=process_group or self.process_group,
             )
             for name in _STATES:
                 if not getattr(self, name):  # torchmetrics would send one dimension instead of two

@@ -18,7 +18,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from genpr.distributed import content_hash
+from genpr.content_order import content_hash
 from genpr.memory import free_memory_on
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
 from genpr.neighbors.device_profile import profile_of

@@ -5,20 +5,15 @@ import os
 import shlex
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
-from raising import raising
 
 import genpr as package
-from genpr.cli import process
-from genpr.errors import ResourceError
 
 ROOT = Path(package.__file__).parents[1]
 GENPR = (sys.executable, "-m", "genpr")
-LEFT = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +26,6 @@ def files(tmp_path_factory):
     for name in "ab":
         (folder / f"{name}.json").write_text(package.score(*sides, control=False).to_json())
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def waiting(files):
-    """A process that waits for another one and reports this after some seconds."""
-    command = [*GENPR, "score", "real.npy", "fake.npy"]
-    pipes = {"stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=os.environ | LEFT, cwd=files, **pipes) as process:
-        yield process
-        process.kill()
 
 
 def started(*command, redirected="", folder=None, **environment):
@@ -159,39 +144,3 @@ main()
 def test_light_commands_start_no_threads(files):
     done = started(sys.executable, "-c", NO_THREADS, "list", "metrics", folder=files)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_waiting_for_other_processes_is_reported(waiting):
-    """Processes that a training run starts inherit its variables."""
-    message = waiting.stderr.readline()
-    assert all(f"{name}={value}" in message for name, value in LEFT.items())
-    assert "GENPR_ALONE=1" in message
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
-@pytest.mark.parametrize("more", [-(10**9), 10**8], ids=["too little for torch", "too little for FAISS"])
-def test_libraries_beyond_the_limit_of_address_space_are_one_error(files, more):
-    limit = max(2 * 10**8, process._size_of_torch() + more) // 1024
-    command = shlex.join([*GENPR, "score", "real.npy", "fake.npy", "--json"])
-    done = started("bash", "-c", f"ulimit -v {limit}; {command}", folder=files, OMP_NUM_THREADS="1")
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "oom")
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "left", "fits"), [("torch", 10**8, False), ("torch", None, True), ("json", 0, True)]
-)
-def test_libraries_are_imported_if_there_is_address_space_for_them(name, left, fits, monkeypatch):
-    monkeypatch.setattr(process, "address_space_left", lambda: left)
-    with nullcontext() if fits else raising(ResourceError, "oom", "ulimit -v"):
-        process.AddressSpaceGuard.find_spec(name)
-
-
-def test_each_thread_needs_address_space(monkeypatch):
-    monkeypatch.setattr(process, "address_space_left", lambda: 2**30)
-    monkeypatch.setattr(process, "usable_cores", lambda: 64)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with raising(ResourceError, "oom", "OMP_NUM_THREADS=1"):
-        process.AddressSpaceGuard.find_spec("faiss")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    process.AddressSpaceGuard.find_spec("faiss")

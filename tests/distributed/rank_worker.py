@@ -158,8 +158,7 @@ def embedded(folder):
 def is_exchanged(dtype):
     """Whether gathered rows are those that the other ranks have: 0, 40 and 80, or 30, 40 and 50."""
     communicator, right = current_communicator(), []
-    for first, more, is_one_machine in ((0, 40, False), (30, 10, False), (30, 10, True)):
-        communicator.is_one_machine = is_one_machine
+    for first, more in ((0, 40), (30, 10)):
         rows = [(torch.arange(3 * (first + more * rank)) % 5).view(-1, 3).to(dtype) for rank in range(3)]
         found = communicator.all_gather(rows[communicator.rank])
         right += [torch.equal(*pair) for pair in zip(found, rows, strict=True)]
@@ -168,12 +167,11 @@ def is_exchanged(dtype):
 
 def exchanged(_folder):
     """The result of each collective operation."""
-    distributed._CHUNK = distributed._GATHERED = 64  # bytes
+    distributed._CHUNK = 64  # bytes
     communicator = current_communicator()
     mine = torch.arange(communicator.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
     whole = torch.zeros(2 * communicator.size - 1, 3, dtype=torch.int32)
     owners = [(row % communicator.size, whole[row]) for row in range(len(whole))]
-    communicator.is_one_machine = False
     for owner, part in owners:
         part += (owner + 1) * (owner == communicator.rank)
     communicator.broadcast_parts(owners)

@@ -12,7 +12,6 @@ import torch
 import genpr
 from genpr import doctor
 from genpr.cli import main
-from genpr.cli.process import AddressSpaceGuard
 
 SELF_TEST = ("directions", "exactness", "same features")
 
@@ -48,14 +47,6 @@ def test_broken_libraries_are_reported_with_a_command_and_others_are_checked(mon
     assert "broken torchvision cannot be imported (ModuleNotFoundError" in text
     assert "fix: pip install --force-reinstall faiss-cpu" in text
     assert "ok same features" in text
-
-
-def test_libraries_beyond_the_limit_of_address_space_are_not_to_be_installed_again(monkeypatch):
-    monkeypatch.setattr("genpr.cli.process.address_space_left", lambda: 0)
-    monkeypatch.setattr(sys, "meta_path", [AddressSpaceGuard, *sys.meta_path])
-    monkeypatch.delitem(sys.modules, "faiss", raising=False)
-    _, faiss = doctor.check_libraries("0.1")
-    assert (faiss.name, faiss.state, faiss.remedy) == ("faiss-cpu", "broken", "")
 
 
 def test_old_libraries_are_reported(monkeypatch):

@@ -22,8 +22,7 @@ import torch.distributed as dist
 from training_images import OPTIONS, images
 
 import genpr
-from genpr.distributed import TrainingRanks
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError
 
 # torchmetrics without its metrics, whose imports take most of the time.
 light = ModuleType("torchmetrics")
@@ -89,22 +88,8 @@ def metric_scenario(rank):
     found["too_few"] = error_of(few.compute)
     found["rows_after_error"] = sum(map(len, few.real_rows))
 
-    def slow():
-        time.sleep(0.3)
-        return {"rank": rank}
-
-    ranks = TrainingRanks.from_group()
-    found["broadcast"] = ranks.broadcast_from_rank0("the value", slow, timeout=60)
-
-    def fail():
-        raise UsageError("the computation failed", code="bad-option")
-
     found["other_k"] = error_of(lambda: scored(rank, contiguous, k=3 + rank))
     found["other_extractor"] = error_of(lambda: scored(rank, contiguous, extractor=("gabor", "pixels")[rank]))
-    found["other_every"] = error_of(
-        lambda: ranks.check_same_as_rank0({"every": 2 + rank}, "options", timeout=60)
-    )
-    found["broadcast_error"] = error_of(lambda: ranks.broadcast_from_rank0("the value", fail, timeout=60))
     return found
 
 
