@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.null import covered_share
-from genpr.metrics.real_manifold import ENGINE, Memberships
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import sq_radii_of
+from genpr.neighbors.counts import Memberships, sq_radii_of
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.subsets import covered_share_of_subsets
@@ -127,7 +126,7 @@ def _readings(
     if len(fake) < len(real):
         points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
         find = partial(covered_share_of_subsets, points, NeighborLists.none(points.features), len(fake))
-        shares = {BallKind(k): find(k, ties="closed", engine=ENGINE) for k in KS}
+        shares = {BallKind(k): find(k, ties="closed") for k in KS}
     counts = Memberships(
         n_real=len(real),
         n_fake=len(fake),

@@ -180,6 +180,15 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
         raise FeatureError(text, code="too-few")
 
 
+def checked_pair(real: Features, fake: Features, *, k: int) -> tuple[Tensor, Tensor]:
+    """Features of reals and of fakes as `check_features` returns them, of one width and more than k rows each."""
+    checked = check_features(real, "real"), check_features(fake, "fake")
+    check_same_width(*checked)
+    check_rows(checked[0], "real", k=k)
+    check_rows(checked[1], "fake", k=k)
+    return checked
+
+
 def check_moments(mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> None:
     """Raise a ValueError for what cannot be the mean (d,) and the covariance (d, d) of features."""
     if mean.ndim != 1 or not len(mean) or covariance.shape != mean.shape * 2:

@@ -6,7 +6,7 @@ Connected images and texts form a unit and never compete. Intervals resample uni
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from genpr.conditional.prompts import Captions
 from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
 from genpr.metrics.ranking import QueryMetrics, ranking_metrics, unit_pools
-from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
 from genpr.metrics.value import MetricValue
@@ -125,7 +124,7 @@ def rank_pools(
     distractors: int,
     seed: int,
     device: torch.device,
-    progress: PairProgress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> PoolRanking:
     """Rank the relevant candidates of each query among `distractors` of other units, or fewer if there are fewer.
 

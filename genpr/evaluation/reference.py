@@ -183,7 +183,7 @@ class Reference:
         self._report(0, 1)
         rows = sample_rows(
             evidence.neighbors.reals,
-            evidence.neighbors.fakes,
+            evidence.neighbors.fakes.points,
             ks=k,
             nearest_reals=None if copies is None else copies.nearest,
             progress=self._progress,
@@ -362,7 +362,9 @@ class Reference:
             pairs = zip(scores.counted, (self.real, fake), strict=True)
             if all(counted is whole[plan.own] for counted, whole in pairs):
                 progress = self._progress
-                diagnostics = ManifoldDiagnostics.from_counts(neighbors.reals, neighbors.fakes, progress)
+                diagnostics = ManifoldDiagnostics.from_counts(
+                    neighbors.reals, neighbors.fakes, neighbors.memberships, progress
+                )
         return Evidence(
             plan=plan,
             reals=self.reals,

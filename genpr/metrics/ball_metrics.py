@@ -28,7 +28,7 @@ from genpr.neighbors.balls import BallKind
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
+    from genpr.neighbors.counts import Memberships, Neighborhood
     from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
     from genpr.validation import Ties
@@ -416,37 +416,41 @@ def witnessed_diversity(counts: Memberships, k: int) -> float:
 # Realism, rarity, authenticity --------------------------------------------------------------------------------
 
 
-def _find_realism(real: RealManifold, fake: CountedFakes, k: int, advance: Advance) -> MetricValue | None:
+def _find_realism(
+    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance
+) -> MetricValue | None:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
     sq_radii = real.sq_radii_of(BallKind(k))
-    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, advance=advance)
+    values = realism_of(real.points, sq_radii, fake.points, advance=advance)
     middle = float(values.quantile(0.5))
     return MetricValue(middle, k) if middle < math.inf else None
 
 
-def _find_rarity(real: RealManifold, fake: CountedFakes, k: int, _advance: Advance) -> MetricValue | None:
+def _find_rarity(
+    real: Neighborhood, _fake: Neighborhood, counts: Memberships, k: int, _advance: Advance
+) -> MetricValue | None:
     """Mean percentile, among all real radii, of the smallest real ball around each fake in at least one ball."""
     from genpr.metrics.realism import rarity as rarity_of
     from genpr.neighbors.distance import square_roots
 
-    smallest = fake.memberships.smallest_real_ball
-    assert smallest is not None
-    radii = map(square_roots, (smallest, real.sq_radii_of(BallKind(k))))
+    assert counts.smallest_real_ball is not None
+    radii = map(square_roots, (counts.smallest_real_ball, real.sq_radii_of(BallKind(k))))
     percentile = rarity_of(*radii).percentile
     mean = percentile[percentile.isfinite()].mean()
     return MetricValue(float(mean), k) if mean.isfinite() else None
 
 
-def _find_authenticity(real: RealManifold, fake: CountedFakes, k: int, advance: Advance) -> MetricValue:
+def _find_authenticity(
+    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance
+) -> MetricValue:
     """Share of fakes that are farther from their nearest real than that real is from another real."""
     from genpr.metrics.realism import authentic
     from genpr.neighbors.nearest import nearest_between
 
-    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
+    index, sq = nearest_between(fake.points, real.points, 1, advance=advance)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(BallKind(1))).double().mean()
-    assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.leave_one_out_sq_distances()).double().mean()
     return MetricValue(float(share), k, null=float(of_reals), null_source="leave-one-out")
 

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.real_manifold import ENGINE
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
@@ -61,7 +60,7 @@ class KNNClassifier:
         A query does not vote on itself, but its copies do.
         """
         length = min(neighbors_needed(k) + (own_index is not None), len(points))
-        index, sq = nearest_between(queries, points, length, engine=ENGINE)
+        index, sq = nearest_between(queries, points, length)
         if own_index is not None:
             dropped = index == own_index[:, None]
             dropped[:, -1] |= ~dropped.any(dim=1)

@@ -16,9 +16,8 @@ from torch import Tensor
 from genpr.content_order import random_order
 from genpr.errors import UsageError
 from genpr.metrics.ranking import Counts, Numbers, QueryMetric, feature_pairs, query_metrics
-from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.metrics.similarity import FeaturePairs
-from genpr.neighbors.engine import Advance, no_advance, plain_arithmetic
+from genpr.neighbors.engine import Advance, PairProgress, no_advance, plain_arithmetic, progress_counter
 from genpr.validation import Features, check_count, check_rows, entry_point
 
 

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.metrics.influence import Influence, SquaredDistance
-from genpr.metrics.real_manifold import checked_pair
-from genpr.validation import Features, check_count, choose_device, entry_point
+from genpr.validation import Features, check_count, checked_pair, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _SUMMED_AT_ONCE = 1000  # subsets, which bounds the arrays of (rows, subsets)

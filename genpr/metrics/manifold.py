@@ -24,13 +24,14 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
 from genpr.metrics.f_beta import f_beta
-from genpr.metrics.real_manifold import ENGINE, Memberships, PairProgress, RealManifold, checked_pair
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.counts import Memberships, Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
+from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.nearest import NeighborLists
 from genpr.runtime import resolve_device
 from genpr.storage import check_output, load_tensors, read_header, save_tensors
 from genpr.validation import (
@@ -41,6 +42,7 @@ from genpr.validation import (
     check_rows,
     check_same_width,
     check_ties,
+    checked_pair,
     choose_device,
     entry_point,
 )
@@ -55,7 +57,7 @@ class KNNManifold:
     Queries may be tensors or NumPy arrays. All results are tensors on the device of the manifold.
 
     Attributes:
-        counted_set: Centers, radii and their search data.
+        balls: Centers, radii and their search data.
 
     Example:
         >>> import numpy as np
@@ -65,7 +67,7 @@ class KNNManifold:
         [True, False]
     """
 
-    counted_set: RealManifold
+    balls: Neighborhood
 
     @classmethod
     @entry_point
@@ -78,31 +80,31 @@ class KNNManifold:
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
         return cls(
-            RealManifold.from_checked(checked.to(choose_device(features, device)), (BallKind(k),), ties=ties)
+            Neighborhood.from_features(checked.to(choose_device(features, device)), [BallKind(k)], ties=ties)
         )
 
     def __len__(self) -> int:
-        return len(self.counted_set.points)
+        return len(self.balls.points)
 
     @property
     def k(self) -> int:
         """Neighbors that set a ball's radius."""
-        return self.counted_set.balls[0].k
+        return self.balls.balls[0].k
 
     @property
     def ties(self) -> Ties:
         """Whether a point on the sphere is inside: "closed" yes, "strict" no."""
-        return self.counted_set.ties
+        return self.balls.ties
 
     @property
     def features(self) -> Tensor:
         """The centers of the balls, (n, d) float32, or float16 for large float16 inputs."""
-        return self.counted_set.points.features
+        return self.balls.points.features
 
     @property
     def sq_radii(self) -> Tensor:
         """Squared radii of the balls, (n,) float64."""
-        return self.counted_set.sq_radii[0]
+        return self.balls.sq_radii[0]
 
     @property
     def radii(self) -> Tensor:
@@ -112,9 +114,8 @@ class KNNManifold:
     @entry_point
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
-        balls, points = self.counted_set, self._placed(queries)
         counts = cross_counts(
-            balls.points, points, real_sq_radii=balls.sq_radii, ties=self.ties, engine=balls.engine
+            self.balls.points, self._placed(queries), real_sq_radii=self.balls.sq_radii, ties=self.ties
         )
         return counts.real_balls_per_fake[0]
 
@@ -128,8 +129,7 @@ class KNNManifold:
 
         The largest ratio of a ball's radius to the distance from its center, over the balls up to the median radius.
         """
-        points = self._placed(queries)
-        return realism_of(self.counted_set.points, self.sq_radii, points, engine=self.counted_set.engine)
+        return realism_of(self.balls.points, self.sq_radii, self._placed(queries))
 
     @entry_point
     def rarity(self, queries: Features) -> Rarity:
@@ -138,12 +138,11 @@ class KNNManifold:
         Score and percentile among all radii, each (m,) float64, NaN where no ball contains the query.
         """
         counts = cross_counts(
-            self.counted_set.points,
+            self.balls.points,
             self._placed(queries),
-            real_sq_radii=self.counted_set.sq_radii,
+            real_sq_radii=self.balls.sq_radii,
             smallest_of=0,
             ties=self.ties,
-            engine=self.counted_set.engine,
         )
         assert counts.smallest_real_ball is not None
         return rarity(square_roots(counts.smallest_real_ball), self.radii)
@@ -153,7 +152,7 @@ class KNNManifold:
         current_communicator().check_same(own, "manifolds")
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.counted_set.points.in_same_projection(checked)
+        return self.balls.points.in_same_projection(checked)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).
@@ -187,7 +186,8 @@ class KNNManifold:
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
         points = IndexedPoints.from_features(features.to(where), k)
-        return cls(RealManifold(points, (BallKind(k),), sq_radii.to(where)[None], ties, ENGINE))
+        lists = NeighborLists.none(points.features)
+        return cls(Neighborhood(points, (BallKind(k),), ties, sq_radii.to(where)[None], None, lists))
 
 
 def _is_manifold(path: Path) -> bool:
@@ -316,16 +316,17 @@ def _scores(
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
-        counted_set, checked_fake = real.counted_set, fake
+        balls, checked_fake = real.balls, fake
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
-        counted_set = RealManifold.from_checked(checked_real, (BallKind(k),), ties=ties, progress=progress)
-    return ball_scores(counted_set, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+        advance = progress_counter(len(checked_real) * (len(checked_real) - 1) // 2, progress)
+        balls = Neighborhood.from_features(checked_real, [BallKind(k)], ties=ties, advance=advance)
+    return ball_scores(balls, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 
 def ball_scores(
-    real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    real: Neighborhood, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> dict[str, float]:
     """The ball metrics named in `ks`, each with its own k."""
     counts = memberships_of(real, fake, ks=ks, progress=progress)
@@ -333,8 +334,12 @@ def ball_scores(
 
 
 def memberships_of(
-    real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    real: Neighborhood, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
     """The integer counts behind `ball_scores`, image by image; only those that a metric needs."""
     real_balls, fake_balls = needed_balls(ks)
-    return real.memberships(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
+    real.rows_of(real_balls)  # an error should come before any search
+    checked = check_features(fake, "fake")
+    advance = progress_counter(real.pairs_with(len(checked), fake_balls), progress)
+    fakes = real.of_fakes(checked, fake_balls, advance=advance)
+    return real.count(fakes, real_balls, advance=advance)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.frechet import Gaussian
-    from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
+    from genpr.neighbors.counts import Memberships, Neighborhood
     from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
     from genpr.validation import Ties
@@ -122,7 +122,7 @@ class PairwiseMetric(NeighborMetric):
     """A metric of neighbors that memberships do not give. Its balls are closed whatever the rule for ties."""
 
     # The metric, for a k; None where it is undefined. It reports pairs of rows that it searched
-    find: Callable[[RealManifold, CountedFakes, int, Advance], MetricValue | None]
+    find: Callable[[Neighborhood, Neighborhood, Memberships, int, Advance], MetricValue | None]
     pairs: Callable[[int, int], int] = lambda _n, _m: 0  # how many these are, for n reals and m fakes
     ball: Callable[[int], BallKind]  # the ball around each real that it needs, for a k
     smallest: bool = False  # whether it needs the smallest such ball around each fake

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, held_on
 from genpr.metrics.influence import Influence, SquaredDistance
-from genpr.metrics.real_manifold import checked_pair
-from genpr.validation import Features, check_count, choose_device, entry_point
+from genpr.validation import Features, check_count, checked_pair, choose_device, entry_point
 
 _MIN_ROWS = 4
 _PROJECTIONS = 2**22  # of one set that are sorted at once, at least those onto one direction

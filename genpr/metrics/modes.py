@@ -25,9 +25,9 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, count_of
 from genpr.metrics.blocks import Blocks, mean_of
-from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.index import IndexedPoints
 from genpr.validation import (
     Features,
@@ -231,7 +231,6 @@ class JointNeighbors:
             IndexedPoints.from_features(features.to(device), length),
             [BallKind(1)],
             keep=length,
-            engine=ENGINE,
             advance=progress_counter(n * (n - 1) // 2, progress),
         )
         sq = neighborhood.lists.sq.cpu().numpy()

@@ -13,21 +13,12 @@ from torch import Tensor
 from genpr.distributed import current_communicator
 from genpr.memory import fits
 from genpr.metrics.metric import HalfSizes
-from genpr.metrics.real_manifold import (
-    ENGINE,
-    CountedFakes,
-    FakeManifold,
-    Memberships,
-    PairProgress,
-    RealManifold,
-    pairs_of,
-    progress_counter,
-)
 from genpr.metrics.registry import BALLS, NEIGHBORS, PAIRWISE, needed_balls
 from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.counts import Memberships, Neighborhood
+from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists
@@ -51,8 +42,9 @@ class NeighborScores:
 
     values: Values  # by metric, None where it is undefined
     missing_intervals: dict[str, IntervalLimit]  # why a metric has no requested interval
-    reals: RealManifold  # the reals with their balls
-    fakes: CountedFakes  # the fakes, counted against them
+    reals: Neighborhood  # the reals with their balls
+    fakes: Neighborhood  # the fakes with theirs
+    memberships: Memberships  # of both in each other's balls
 
 
 class NeighborMetrics:
@@ -90,9 +82,9 @@ class NeighborMetrics:
                 self._null_balls.add(null_ball(k))
         balls |= self._null_balls
         check_rows(features, "real", k=max(balls).k if balls else 0)
-        fitted = tuple(sorted(balls))
-        self.reals = RealManifold.from_checked(
-            features.to(device), fitted, ties=ties, keep=keep, progress=progress
+        advance = progress_counter(len(features) * (len(features) - 1) // 2 if balls else 0, progress)
+        self.reals = Neighborhood.from_features(
+            features.to(device), sorted(balls), ties=ties, keep=keep, advance=advance
         )
         self._shares: dict[tuple[int, BallKind], float] = {}
 
@@ -103,24 +95,23 @@ class NeighborMetrics:
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
             missing_intervals = self._missing_intervals(m, keep)
-        pairs, smallest = pairs_of(n, m, self._fake_balls), None
+        pairs, smallest = self.reals.pairs_with(m, self._fake_balls), None
         for name, metric in self._pairwise.items():
             pairs += metric.pairs(n, m)
             if metric.smallest:
                 smallest = metric.ball(self._ks[name])
         advance = progress_counter(pairs, progress)
 
-        fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)
+        fakes = self.reals.of_fakes(fake, self._fake_balls, keep=keep, advance=advance)
         names = self._resampled.keys() - missing_intervals
         replicates = self._replicates(fakes, names) if names else None
-        counted = self.reals.count(
+        memberships = self.reals.count(
             fakes,
             self._real_balls,
             smallest_of=smallest,
             consumers=[replicates.counter] if replicates else [],
             advance=advance,
         )
-        memberships = counted.memberships
         if m < n:
             memberships = replace(memberships, leave_one_out=self._leave_one_out(m))
         values: Values = dict.fromkeys(self._ks)
@@ -128,22 +119,21 @@ class NeighborMetrics:
             if name in BALLS:
                 values[name] = _ball_value(name, memberships, k)
             else:
-                values[name] = self._pairwise[name].find(self.reals, counted, k, advance)
+                values[name] = self._pairwise[name].find(self.reals, fakes, memberships, k, advance)
         of_halves = replicates.values() if replicates else {}
         for name, value in values.items():
             if value is not None:
                 halved = of_halves.get(name) if _has_interval(name, value.value) else None
                 values[name] = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
-        return NeighborScores(values, missing_intervals, self.reals, counted)
+        return NeighborScores(values, missing_intervals, self.reals, fakes, memberships)
 
     def _leave_one_out(self, m: int) -> dict[BallKind, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
         reals = self.reals
-        lists = reals.lists or NeighborLists.none(reals.points.features)
         for ball in self._null_balls:
             if ball.k < m and (m, ball) not in self._shares:
                 self._shares[m, ball] = covered_share_of_subsets(
-                    reals.points, lists, m, ball.k, ties=reals.ties, engine=reals.engine
+                    reals.points, reals.lists, m, ball.k, ties=reals.ties
                 )
         return {ball: self._shares[m, ball] for ball in self._null_balls if ball.k < m}
 
@@ -165,18 +155,15 @@ class NeighborMetrics:
             return missing_intervals
         return {name: missing_intervals.get(name, "memory") for name in self._resampled}
 
-    def _replicates(self, fakes: FakeManifold, names: Collection[str]) -> Replicates:
+    def _replicates(self, fakes: Neighborhood, names: Collection[str]) -> Replicates:
         """Replicates of metrics whose balls exist in halves of these sets."""
         reals = self.reals
-        of_reals = reals.lists or NeighborLists.none(reals.points.features)
-        of_fakes = fakes.own.lists if fakes.own else NeighborLists.none(fakes.points.features)
         return Replicates(
-            (reals.points, of_reals),
-            (fakes.points, of_fakes),
+            (reals.points, reals.lists),
+            (fakes.points, fakes.lists),
             {name: k for name, k in self._resampled.items() if name in names},
             ties=reals.ties,
             seed=self._seed,
-            engine=reals.engine,
         )
 
 
@@ -224,7 +211,6 @@ class Replicates:
         ties: Ties = "closed",
         seed: int = 0,
         replicates: int = REPLICATES,
-        engine: Engine = ENGINE,
     ) -> None:
         self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
         self._requests = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
@@ -232,7 +218,7 @@ class Replicates:
         halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
         everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+        self.counter = ReplicateCounter(halved_real, halved_fake, everything)
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""

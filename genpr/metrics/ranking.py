@@ -25,9 +25,9 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError, get_named
 from genpr.metrics.blocks import check_no_zero_rows
-from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs, RankCounter, ScoreMatrix, Scorer
 from genpr.metrics.uncertainty import MIN_UNITS, Interval, halved_means, interval_of
+from genpr.neighbors.engine import PairProgress
 from genpr.validation import (
     Features,
     check_count,

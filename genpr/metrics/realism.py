@@ -18,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.real_manifold import ENGINE, PairProgress, progress_counter
 from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
 from genpr.neighbors.distance import sq_distances_at, square_roots
-from genpr.neighbors.engine import Advance, Engine, Tiles, no_advance
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, no_advance, progress_counter
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import band_numbers, split_by_band
@@ -165,9 +164,7 @@ def ct_z(
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = progress_counter(len(points) * sum(map(len, others)), progress)
     to_train = (
-        nearest_between(points.in_same_projection(features), points, 1, engine=ENGINE, advance=advance)[1][
-            :, 0
-        ]
+        nearest_between(points.in_same_projection(features), points, 1, advance=advance)[1][:, 0]
         for features in others
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.kernel import KernelDistance
-    from genpr.metrics.real_manifold import PairProgress
+    from genpr.neighbors.engine import PairProgress
 
 M = TypeVar("M", bound=Metric)
 

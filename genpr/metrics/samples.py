@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
-from genpr.neighbors.engine import Advance
+from genpr.neighbors.engine import Advance, PairProgress, progress_counter
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
@@ -34,8 +33,8 @@ _NEIGHBOR = BallKind(1)
 
 
 def sample_rows(
-    real: RealManifold,
-    fake: CountedFakes,
+    real: Neighborhood,
+    fake: IndexedPoints,
     *,
     ks: Mapping[str, int],
     nearest_reals: Nearest | None = None,
@@ -45,26 +44,25 @@ def sample_rows(
 
     Radii and counts are computed again, for all balls at once: four or five passes over pairs, in tiles.
     """
-    n, m, engine = len(real.points), len(fake.points), real.engine
+    n, m = len(real.points), len(fake)
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
     inside, dense, covered, rare, real_like = (BallKind(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
     advance = progress_counter((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
-    own = Neighborhood.from_points(real.points, balls, ties=real.ties, engine=engine, advance=advance)
+    own = Neighborhood.from_points(real.points, balls, ties=real.ties, advance=advance)
     counts = cross_counts(
         real.points,
-        fake.points,
+        fake,
         real_sq_radii=own.sq_radii,
         smallest_of=balls.index(rare),
         ties=real.ties,
-        engine=engine,
         advance=advance,
     )
     assert counts.smallest_real_ball is not None
     sq_radii = dict(zip(balls, own.sq_radii, strict=True))
     per_fake = dict(zip(balls, counts.real_balls_per_fake, strict=True))
-    index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
-    realism = realism_of(real.points, sq_radii[real_like], fake.points, engine=engine, advance=advance)
+    index, sq = nearest_reals or _nearest(fake, real.points, advance)
+    realism = realism_of(real.points, sq_radii[real_like], fake, advance=advance)
     score, percentile = rarity(square_roots(counts.smallest_real_ball), square_roots(sq_radii[rare]))
     fakes = Rows(
         inside=per_fake[inside] > 0,
@@ -76,7 +74,7 @@ def sample_rows(
         nearest_real_distance=square_roots(sq),
         authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
-    index, sq = _nearest(real.points, fake.points, real, advance)
+    index, sq = _nearest(real.points, fake, advance)
     n_fakes = counts.fakes_per_real_ball[balls.index(covered)]
     reals = Rows(
         covered=n_fakes > 0,
@@ -89,6 +87,6 @@ def sample_rows(
     return fakes, reals
 
 
-def _nearest(queries: IndexedPoints, points: IndexedPoints, real: RealManifold, advance: Advance) -> Nearest:
-    index, sq = nearest_between(queries, points, 1, engine=real.engine, advance=advance)
+def _nearest(queries: IndexedPoints, points: IndexedPoints, advance: Advance) -> Nearest:
+    index, sq = nearest_between(queries, points, 1, advance=advance)
     return index[:, 0], sq[:, 0]

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from genpr.errors import DataError
 from genpr.memory import tile_budget
-from genpr.metrics.real_manifold import PairProgress, progress_counter
 from genpr.neighbors.distance import blocks_of, products_at, sq_distances, square_roots
-from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
 
 Counts: TypeAlias = NDArray[np.int64]
 Tile: TypeAlias = tuple[slice, int, Tensor]

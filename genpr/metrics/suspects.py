@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import random_rows
-from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, progress_counter
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.counts import Memberships, Neighborhood
+from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import nearest_between
 
@@ -118,7 +118,7 @@ class NearDuplicates:
 
 
 def near_duplicates(
-    own: IndexedPoints, other: IndexedPoints, *, engine: Engine, sq_to_other: Tensor | None = None
+    own: IndexedPoints, other: IndexedPoints, *, sq_to_other: Tensor | None = None
 ) -> NearDuplicates | None:
     """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
 
@@ -130,11 +130,8 @@ def near_duplicates(
         return None
     rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
     queries = own.in_same_projection(own.features[rows])
-    _, sq = nearest_between(queries, own, count + 1, engine=engine)
-    if sq_to_other is None:
-        to_other = nearest_between(queries, other, 1, engine=engine)[1]
-    else:
-        to_other = sq_to_other[rows, None]
+    _, sq = nearest_between(queries, own, count + 1)
+    to_other = nearest_between(queries, other, 1)[1] if sq_to_other is None else sq_to_other[rows, None]
     roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself
     nearest_other, radii = roots[:, 0], roots[:, 1:]
     half = count // 2
@@ -185,23 +182,26 @@ class ManifoldDiagnostics:
 
     @classmethod
     def from_counts(
-        cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
+        cls,
+        real: Neighborhood,
+        fake: Neighborhood,
+        counted: Memberships,
+        progress: PairProgress | None = None,
     ) -> ManifoldDiagnostics | None:
         """All diagnostics from the counts; None if no balls around reals were counted."""
-        counted, m = fake.memberships, fake.memberships.n_fake
+        m = counted.n_fake
         ball = _largest_plain(counted.fakes_per_real_ball)
         if ball is None or real.in_degrees is None:
             return None
         counts = counted.fakes_per_real_ball[ball]
-        own, facts = fake.own, [(real.sq_radii_of(ball) == 0).double().mean()]
-        if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
-            facts.append((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
-        common = None if own is None else _largest_plain({*own.balls} & {*real.balls})
+        facts = [(real.sq_radii_of(ball) == 0).double().mean()]
+        if (own_ball := _largest_plain(fake.balls)) is not None:
+            facts.append((fake.sq_radii_of(own_ball) == 0).double().mean())
+        common = _largest_plain({*fake.balls} & {*real.balls})
         n = len(real.points)
         # Only for sets of similar size: more points have smaller balls.
-        if own is not None and common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
-            of_fakes = own.sq_radii[own.balls.index(common)]
-            facts += [each.sqrt().median() for each in (real.sq_radii_of(common), of_fakes)]
+        if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
+            facts += [each.sq_radii_of(common).sqrt().median() for each in (real, fake)]
         of_real, *rest = torch.stack(facts).tolist()
         of_fake, *medians = rest or [0.0]
         is_known = len(medians) == 2 and min(medians) > 0  # repeated images have radius 0
@@ -214,8 +214,8 @@ class ManifoldDiagnostics:
             near,
             (of_real, of_fake),
             (
-                near_duplicates(real.points, fake.points, engine=real.engine),
-                near_duplicates(fake.points, real.points, engine=real.engine, sq_to_other=sq_nearest),
+                near_duplicates(real.points, fake.points),
+                near_duplicates(fake.points, real.points, sq_to_other=sq_nearest),
             ),
         )
 
@@ -239,12 +239,12 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     return tuple(map(Outlier, rows.tolist(), (fakes.double() / m).tolist(), fakes.tolist()))
 
 
-def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress | None) -> NearCopies | None:
+def _near_copies(real: Neighborhood, fake: Neighborhood, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
-    if lists is None or lists.index.shape[1] < 2:
+    if lists.length < 2:
         return None
     advance = progress_counter(len(fake.points) * len(real.points), progress)
-    nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
+    nearest = nearest_between(fake.points, real.points, 1, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # a fake next to an isolated real need not be a copy
     of_reals = lists.sq[:, 0] <= _NEAR_SQ_RATIO * lists.leave_one_out_sq_distances().clamp(max=usual)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator
+from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import near_sq_distances, sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Workers, no_advance
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance
+from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_candidates, padded
 from genpr.neighbors.search import PairConsumer, Pairs, scan_pairs
-from genpr.validation import Ties
+from genpr.validation import Ties, check_rows, check_same_width
 
 _LISTED = 2**15  # pairs at a time
+_DEFAULT_K = 5  # for the choice of a projection where no balls are needed
 
 
 def sq_radii_of(ball: BallKind, kth_sq_distances: Tensor) -> Tensor:
@@ -49,14 +51,53 @@ def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighborhood:
-    """Radii, in-degrees and neighbor lists of a set of n rows."""
+class Memberships:
+    """Memberships in balls; each table maps a kind of ball to int64 counts on the CPU, which metrics read one by one."""
 
-    balls: tuple[BallKind, ...]  # the kinds of balls
-    sq_radii: Tensor  # their squared radii, (len(balls), n) float64, exact
-    # number of balls of other rows that would contain each row if it were not part of the set: (len(balls), n) int64
-    in_degrees: Tensor
+    n_real: int  # number of reals, n
+    n_fake: int  # number of fakes, m
+    real_balls_per_fake: Mapping[BallKind, Tensor]  # (m,) how many real balls contain each fake
+    fakes_per_real_ball: Mapping[BallKind, Tensor]  # (n,) how many fakes each real ball contains
+    fake_balls_per_real: Mapping[BallKind, Tensor]  # (n,) how many fake balls contain each real
+    reals_per_fake_ball: Mapping[BallKind, Tensor]  # (m,) how many reals each fake ball contains
+    # (n,) balls of other reals around each real; (m,) of other fakes around each fake
+    real_in_degrees: Mapping[BallKind, Tensor] = field(default_factory=dict)
+    fake_in_degrees: Mapping[BallKind, Tensor] = field(default_factory=dict)
+    # share of the reals that lie in the ball of another; of a part as large as the fakes if these are fewer
+    leave_one_out: Mapping[BallKind, float] = field(default_factory=dict)
+    # (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite where none does
+    smallest_real_ball: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighborhood:
+    """A set of n rows with the balls around them: radii, in-degrees and neighbor lists."""
+
+    points: IndexedPoints
+    balls: tuple[BallKind, ...]  # the kinds of balls; none for a set that is only counted
+    ties: Ties  # whether a row on a sphere is inside
+    sq_radii: Tensor  # squared radii (len(balls), n) float64, exact
+    # for each row, how many balls of other rows contain it when the balls are fitted without it: (len(balls), n) int64;
+    # None if it was not computed
+    in_degrees: Tensor | None
     lists: NeighborLists  # the nearest others of each row; of length 0 if none are kept
+
+    @classmethod
+    def from_features(
+        cls,
+        features: Tensor,
+        balls: Sequence[BallKind],
+        *,
+        ties: Ties = "closed",
+        keep: int = 0,
+        advance: Advance = no_advance,
+    ) -> Neighborhood:
+        """Balls around (n, d) `features`, in the projection in which they are found at the lowest cost.
+
+        It is chosen for the largest k of the `balls`; a choice for longer lists costs more than it saves.
+        """
+        points = IndexedPoints.from_features(features, max(balls).k if balls else _DEFAULT_K)
+        return cls.from_points(points, balls, ties=ties, keep=keep, advance=advance)
 
     @classmethod
     def from_points(
@@ -66,11 +107,14 @@ class Neighborhood:
         *,
         ties: Ties = "closed",
         keep: int = 0,
-        engine: Engine = ONE_PROCESS,
+        engine: Engine = ENGINE,
         advance: Advance = no_advance,
     ) -> Neighborhood:
-        """Find all of them in one search; `keep` is the length of the lists."""
-        features, keep = points.features, min(keep, len(points) - 1)
+        """Balls around indexed points, all found in one search; `keep` is the length of the lists."""
+        features, keep, balls = points.features, min(keep, len(points) - 1), tuple(balls)
+        if not balls:
+            nothing = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
+            return cls(points, balls, ties, nothing, None, NeighborLists.none(features))
         ks = sorted({ball.k for ball in balls})
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
@@ -92,7 +136,82 @@ class Neighborhood:
                 in_degrees += _settled_copies(features, settled)
             else:  # if there is no k-th neighbor without the row, all rows are equal
                 in_degrees += (settled & (without > 0)) * (len(points) - 1)
-        return cls(tuple(balls), sq_radii, in_degrees, lists)
+        return cls(points, balls, ties, sq_radii, in_degrees, lists)
+
+    def sq_radii_of(self, ball: BallKind) -> Tensor:
+        """Squared radii (n,) float64 of one kind of ball."""
+        return self.sq_radii[self.rows_of([ball])[0]]
+
+    def rows_of(self, balls: Sequence[BallKind]) -> list[int]:
+        """The rows of the tables that belong to `balls`.
+
+        Raises:
+            UsageError: One of them was not fitted ("k-not-fitted").
+        """
+        try:
+            return list(map(self.balls.index, balls))
+        except ValueError:
+            fitted = ", ".join(map(str, self.balls)) or "nothing"
+            unfitted = min(set(balls) - set(self.balls))
+            raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
+
+    def pairs_with(self, m: int, balls: Sequence[BallKind]) -> int:
+        """Pairs of rows that are compared to count m fakes with `balls` around them."""
+        return len(self.points) * m + (m * (m - 1) // 2 if balls else 0)
+
+    def of_fakes(
+        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
+    ) -> Neighborhood:
+        """Fakes (m, d) in the projection of these reals, with `balls` around them."""
+        check_same_width(self.points.features, fake)
+        check_rows(fake, "fake", k=max(balls).k if balls else 0)
+        points = self.points.in_same_projection(fake.to(self.points.device))
+        # Collapsed fakes far from the reals need a finer projection for their own balls.
+        if not balls or is_suitable(points, max(balls).k):
+            return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
+        own = Neighborhood.from_features(points.features, balls, ties=self.ties, keep=keep, advance=advance)
+        return replace(own, points=points)
+
+    def count(
+        self,
+        fakes: Neighborhood,
+        real_balls: Sequence[BallKind],
+        *,
+        smallest_of: BallKind | None = None,
+        consumers: Sequence[PairConsumer] = (),
+        advance: Advance = no_advance,
+    ) -> Memberships:
+        """Memberships of these reals and of `fakes` in each other's balls."""
+        rows, n, m = self.rows_of(real_balls), len(self.points), len(fakes.points)
+        counts = cross_counts(
+            self.points,
+            fakes.points,
+            real_sq_radii=self.sq_radii[rows],
+            fake_sq_radii=fakes.sq_radii,
+            smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
+            ties=self.ties,
+            consumers=consumers,
+            advance=advance,
+        )
+        of_reals = _by_ball(self.balls, self.in_degrees)
+        shares = {ball: int((each >= 1).sum()) / n for ball, each in of_reals.items()} if m >= n else {}
+        return Memberships(
+            n_real=n,
+            n_fake=m,
+            real_balls_per_fake=_by_ball(real_balls, counts.real_balls_per_fake),
+            fakes_per_real_ball=_by_ball(real_balls, counts.fakes_per_real_ball),
+            fake_balls_per_real=_by_ball(fakes.balls, counts.fake_balls_per_real),
+            reals_per_fake_ball=_by_ball(fakes.balls, counts.reals_per_fake_ball),
+            real_in_degrees={ball: of_reals[ball] for ball in real_balls if ball in of_reals},
+            fake_in_degrees=_by_ball(fakes.balls, fakes.in_degrees),
+            leave_one_out=shares,
+            smallest_real_ball=counts.smallest_real_ball,
+        )
+
+
+def _by_ball(balls: Sequence[BallKind], table: Tensor | None) -> dict[BallKind, Tensor]:
+    """The rows of a table, on the CPU."""
+    return {} if table is None else dict(zip(balls, table.cpu(), strict=True))
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
@@ -151,7 +270,7 @@ def cross_counts(
     fake_sq_radii: Tensor | None = None,
     smallest_of: int | None = None,
     ties: Ties = "closed",
-    engine: Engine = ONE_PROCESS,
+    engine: Engine = ENGINE,
     consumers: Sequence[PairConsumer] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:

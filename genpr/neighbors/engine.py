@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.distributed import Communicator
+from genpr.distributed import Communicator, current_communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less
@@ -32,8 +32,26 @@ Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
 
+PairProgress = Callable[[int, int], None]
+"""Progress callback of users, called with the number of row pairs done and the total."""
+
+
 def no_advance(_pairs: int) -> None:
     """Ignore progress."""
+
+
+def progress_counter(total: int, progress: PairProgress | None) -> Advance:
+    """A callback that adds up the pairs processed and reports the sum to `progress`."""
+    if progress is None:
+        return no_advance
+    report, done = progress, 0
+
+    def advance(pairs: int) -> None:
+        nonlocal done
+        done += pairs
+        report(done, total)
+
+    return advance
 
 
 @contextmanager
@@ -99,11 +117,11 @@ def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Sizes of tiles, which never change a result, and the processes that share the work."""
+    """Sizes of tiles, which never change a result, and the processes that share the work: all ranks of `all_ranks`."""
 
     tile_rows: int | None = None
     tile_columns: int | None = None
-    communicator: Callable[[], Communicator] = Communicator  # called when a search begins
+    communicator: Callable[[], Communicator] = current_communicator  # called when a search begins
 
     @contextmanager
     def search(
@@ -134,8 +152,8 @@ class Engine:
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
 
-ONE_PROCESS = Engine()
-"""An engine that shares no work."""
+ENGINE = Engine()
+"""The engine of all searches but those of tests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,8 @@ class _Stage:
 
 _STAGES = (_Stage((64, 96, 128), 0.4), _Stage((192, 256, 384, 512), 0.1), _Stage((768, 1024), 0.0))
 
+# Without clusters, the metrics of 10,000 + 10,000 images take 1.24 times as long, and those of 25,000 + 25,000 take 1.55 times as
+# long (features of a CNN trained on CIFAR-10, 2,048 dimensions).
 _ROWS_PER_CLUSTER = 512
 _MAX_CLUSTERS = 64
 _CLUSTERS_SHARE = 8  # 1/8 of free memory for the distances from all rows to the centers

@@ -21,7 +21,7 @@ from torch import Tensor
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
-from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, Search, Tiles, Workers, no_advance
+from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, shared_blocks, sweep_between, sweep_within
 from genpr.validation import Ties
@@ -281,7 +281,7 @@ def nearest_between(
     points: IndexedPoints,
     k: int,
     *,
-    engine: Engine = ONE_PROCESS,
+    engine: Engine = ENGINE,
     advance: Advance = no_advance,
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) of the points nearest to each query; the lower index if equally far.

@@ -26,7 +26,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.distance import near_sq_distances
-from genpr.neighbors.engine import ONE_PROCESS, Engine, PerThread, Search, Workers, plain_arithmetic
+from genpr.neighbors.engine import ENGINE, Engine, PerThread, Search, Workers, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
@@ -367,7 +367,7 @@ class ReplicateCounter:
         fake: ResampledSet,
         requests: Sequence[CountRequest],
         *,
-        engine: Engine = ONE_PROCESS,
+        engine: Engine = ENGINE,
     ) -> None:
         self._real, self._fake, self._requests = real.points, fake.points, requests
         self._communicator, self._waiting = engine.communicator(), list[Pairs]()

@@ -18,7 +18,7 @@ from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less
-from genpr.neighbors.engine import ONE_PROCESS, Advance, Engine, PerThread, Search, Tiles, Workers, no_advance
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import is_out_of_memory
 
@@ -413,7 +413,7 @@ def scan_pairs(
     columns: IndexedPoints,
     consumers: Sequence[PairConsumer],
     *,
-    engine: Engine = ONE_PROCESS,
+    engine: Engine = ENGINE,
     advance: Advance = no_advance,
 ) -> None:
     """Find the pairs of a row and a column within the reach of any of `consumers`, in one pass for all of them."""

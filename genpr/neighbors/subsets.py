@@ -16,7 +16,7 @@ from genpr.content_order import content_order
 from genpr.memory import part_of
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
@@ -32,7 +32,7 @@ _LISTED = 2**22  # neighbors that are listed at a time
 
 
 def covered_share_of_subsets(
-    points: IndexedPoints, lists: NeighborLists, size: int, k: int, *, ties: Ties, engine: Engine
+    points: IndexedPoints, lists: NeighborLists, size: int, k: int, *, ties: Ties, engine: Engine = ENGINE
 ) -> float:
     """Mean share of rows in the ball of another row of their subset, over subsets of `size` rows, fewer than all.
 
@@ -67,8 +67,9 @@ def _covered_by_search(
 ) -> int:
     rows = torch.from_numpy(subset.nonzero()[0]).to(points.device)
     some = points.in_same_projection(part_of(points.features, rows))
-    in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees[0]
-    return int((in_degrees >= 1).sum())
+    in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees
+    assert in_degrees is not None
+    return int((in_degrees[0] >= 1).sum())
 
 
 def _covered_by_lists(

@@ -7,7 +7,6 @@ from raising import raising
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import real_manifold
 from genpr.neighbors.engine import Engine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
@@ -68,7 +67,7 @@ def expected(real, fake, k, ties):
 @pytest.mark.parametrize("metrics", [["precision"], ["recall"], ALL], ids=["precision", "recall", "all"])
 def test_every_row_equals_its_definition(sides, ties, metrics, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_manifold, "ENGINE", engine)
+        monkeypatch.setattr(Engine, "tiles", engine.tiles)
     found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
     k = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
     assert found.k == k
@@ -89,7 +88,7 @@ def test_every_row_equals_its_definition(sides, ties, metrics, engine, monkeypat
 @pytest.mark.parametrize("k", [None, 4])
 def test_means_equal_the_metrics_to_the_bit(sides, ties, k, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_manifold, "ENGINE", engine)
+        monkeypatch.setattr(Engine, "tiles", engine.tiles)
     evaluator = genpr.Evaluator(sides[0], metrics=ALL, ties=ties, k=k, **OPTIONS)
     found = evaluator.evidence(sides[1])
     fake, real, result = found.fake, found.real, found.result

@@ -10,8 +10,9 @@ from feature_cases import make
 from numpy.typing import NDArray
 
 from genpr.metrics.manifold import memberships_of
-from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import BallKind
+from genpr.neighbors.counts import Neighborhood
+from genpr.validation import check_features
 
 Sets = tuple[NDArray, NDArray]
 Counts = dict[tuple[str, int], NDArray]
@@ -32,7 +33,8 @@ def counts_of(
     real, fake, ties="closed", *, real_ks: Sequence[int] = KS, fake_ks: Sequence[int] = (3,)
 ) -> Counts:
     """The tables of real balls for `real_ks`, fitted at once and at most 3, and those of fake balls for `fake_ks`."""
-    side = RealManifold.fit(real, balls=map(BallKind, real_ks), ties=ties)
+    balls = [BallKind(k) for k in real_ks]
+    side = Neighborhood.from_features(check_features(real, "real"), balls, ties=ties)
     counts: Counts = {}
     for fake_k in fake_ks:
         ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))

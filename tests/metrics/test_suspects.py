@@ -8,15 +8,20 @@ import torch
 from scipy import stats
 
 import genpr
-from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.suspects import Hubness, ManifoldDiagnostics
 from genpr.neighbors.balls import BallKind
+from genpr.neighbors.counts import Neighborhood
 
 
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
-    side = RealManifold.fit(np.asarray(real, np.float32), balls=[BallKind(k)], keep=keep, device="cpu")
-    fakes = side.place(torch.as_tensor(fake, dtype=torch.float32), [BallKind(each) for each in fake_balls])
-    return ManifoldDiagnostics.from_counts(side, side.count(fakes, [BallKind(k)]))
+    real, fake = (torch.as_tensor(each, dtype=torch.float32) for each in (real, fake))
+    return diagnosed(real, fake, [BallKind(k)], [BallKind(each) for each in fake_balls], keep=keep)
+
+
+def diagnosed(real, fake, real_balls, fake_balls, **options):
+    reals = Neighborhood.from_features(real, real_balls, **options)
+    fakes = reals.of_fakes(fake, fake_balls)
+    return ManifoldDiagnostics.from_counts(reals, fakes, reals.count(fakes, real_balls))
 
 
 def test_halves_of_one_set_have_no_findings(rng):
@@ -77,11 +82,8 @@ def test_few_near_copies_in_a_large_set_are_not_excess(rng):
 def test_diagnostics_need_lists_and_balls(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 50, 4)).astype(np.float32))
     assert evidence(real, fake, keep=0).near_copies is None
-    side = RealManifold.fit(real, balls=[], device="cpu")
-    assert ManifoldDiagnostics.from_counts(side, side.count(side.place(fake, [BallKind(3)]), [])) is None
-    clipped = RealManifold.fit(real, balls=[BallKind(3, clipped=True)], device="cpu")
-    counted = clipped.count(clipped.place(fake, []), [BallKind(3, clipped=True)])
-    assert ManifoldDiagnostics.from_counts(clipped, counted) is None
+    assert diagnosed(real, fake, [], [BallKind(3)]) is None
+    assert diagnosed(real, fake, [BallKind(3, clipped=True)], []) is None
 
 
 @pytest.mark.parametrize(("n", "m"), [(200, 400), (400, 200)])

@@ -15,12 +15,12 @@ from torch import Tensor
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.coordinates import Coordinates
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import ONE_PROCESS, Engine
+from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.index import IndexedPoints, Projection
 
 ENGINES = {
     "tiles of 64 x 50": Engine(64, 50),
-    "default": ONE_PROCESS,
+    "default": ENGINE,
     "tiles of 7 x 64": Engine(7, 64),
     "tiles of 64 x 7": Engine(64, 7),
     "one tile": Engine(1024, 1024),
@@ -94,7 +94,7 @@ def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
     return torch.from_numpy(oracle.sq_distances(np.asarray(x), np.asarray(y)))
 
 
-def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ONE_PROCESS) -> Tensor:
+def sq_radii(points: IndexedPoints, ks: list[int], *, engine: Engine = ENGINE) -> Tensor:
     """Squared radii of k-NN balls, (len(ks), n), as a search finds them."""
     return Neighborhood.from_points(points, [BallKind(k) for k in ks], engine=engine).sq_radii
 

@@ -6,14 +6,14 @@ import torch
 from search_cases import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
-from genpr.neighbors.engine import ONE_PROCESS, Engine
+from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.index import choose_projection
 from genpr.neighbors.nearest import nearest_between
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 
 
-def _assert_nearest(x, y, k: int, sq: np.ndarray, engine=ONE_PROCESS) -> None:
+def _assert_nearest(x, y, k: int, sq: np.ndarray, engine=ENGINE) -> None:
     """Assert that the nearest rows are sorted by distances (m, n), then by index."""
     index, found = nearest_between(x, y, k, engine=engine)
     assert (index.dtype, found.dtype) == (torch.int64, torch.float64)
@@ -22,7 +22,7 @@ def _assert_nearest(x, y, k: int, sq: np.ndarray, engine=ONE_PROCESS) -> None:
     assert found.tolist() == np.take_along_axis(sq, expected, axis=1).tolist()
 
 
-def _check(queries, points, k: int, *, kind: str = "all coordinates", engine=ONE_PROCESS) -> None:
+def _check(queries, points, k: int, *, kind: str = "all coordinates", engine=ENGINE) -> None:
     y, x = place(points, queries, kind=kind)
     sq = oracle.sq_distances(queries.astype(np.float32), points.astype(np.float32))
     _assert_nearest(x, y, k, sq, engine)
@@ -40,7 +40,7 @@ def test_every_bit_and_index_equals_the_oracle(case, kind, engine):
 def test_ties_go_to_the_lowest_index(kind, k, rng):
     points = rng.integers(0, 3, (40, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (50, 3)).astype(np.float32)
-    for engine in (ONE_PROCESS, Engine(11, 9)):
+    for engine in (ENGINE, Engine(11, 9)):
         _check(queries, points, k, kind=kind, engine=engine)
 
 

@@ -21,7 +21,7 @@ from genpr.neighbors import nearest
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.device_profile import CPU
-from genpr.neighbors.engine import ONE_PROCESS, Engine
+from genpr.neighbors.engine import ENGINE, Engine
 
 BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True), BallKind(5, clipped=True))
 TIES = ("closed", "strict")
@@ -51,7 +51,7 @@ def in_degrees(sq: np.ndarray, largest: np.ndarray) -> dict[tuple[BallKind, str]
     return degrees
 
 
-def check(features: np.ndarray, points, *, keep: int, engine=ONE_PROCESS) -> None:
+def check(features: np.ndarray, points, *, keep: int, engine=ENGINE) -> None:
     sq = oracle.sq_distances(features, features)
     others = np.sort(np.where(np.eye(len(sq), dtype=bool), np.inf, sq), axis=1)
     radii = {
@@ -72,7 +72,7 @@ def check(features: np.ndarray, points, *, keep: int, engine=ONE_PROCESS) -> Non
         assert all(len({i, *row}) == lists.length + 1 for i, row in enumerate(lists.index.tolist()))
 
 
-def check_radii(features: np.ndarray, points, ks: list[int], engine=ONE_PROCESS) -> None:
+def check_radii(features: np.ndarray, points, ks: list[int], engine=ENGINE) -> None:
     assert sq_radii(points, ks, engine=engine).tolist() == oracle.kth_sq_distances(features, ks).tolist()
 
 
@@ -144,7 +144,7 @@ def test_k_may_be_in_any_order_up_to_all_other_rows(kind, rng):
     ):
         (x,) = place(features.astype(np.float32), kind=kind)
         for each in ks:
-            for engine in (ONE_PROCESS, Engine(16, 9), Engine(2, 3)):
+            for engine in (ENGINE, Engine(16, 9), Engine(2, 3)):
                 check_radii(features.astype(np.float32), x, each, engine)
 
 
@@ -195,7 +195,7 @@ def test_shortcuts_change_no_radius(changed, case, monkeypatch):
 
 
 @kinds
-@pytest.mark.parametrize("engine", [ONE_PROCESS, Engine(64, 7)], ids=["default", "64 x 7"])
+@pytest.mark.parametrize("engine", [ENGINE, Engine(64, 7)], ids=["default", "64 x 7"])
 def test_few_pairs_are_verified(kind, engine, rng, verified):
     features = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 60)) + 0.01 * rng.normal(size=(500, 60))
     sq_radii(*place(features.astype(np.float32), kind=kind), [5], engine=engine)

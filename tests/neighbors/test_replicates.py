@@ -13,7 +13,7 @@ from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.distance import near_sq_distances
-from genpr.neighbors.engine import ONE_PROCESS, Engine, Search, Workers
+from genpr.neighbors.engine import ENGINE, Engine, Search, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
@@ -53,7 +53,7 @@ def both_sides(features, listed: int, count: int, device: str) -> list[Resampled
 
 
 def replicate_counts(
-    real: ResampledSet, fake: ResampledSet, requests, *, engine=ONE_PROCESS, advance=lambda _pairs: None
+    real: ResampledSet, fake: ResampledSet, requests, *, engine=ENGINE, advance=lambda _pairs: None
 ):
     counter = ReplicateCounter(real, fake, requests, engine=engine)
     scan_pairs(real.points, fake.points, [counter], engine=engine, advance=advance)
@@ -109,7 +109,7 @@ def check(
     *,
     kind: str = "all coordinates",
     listed: int = 64,
-    engine=ONE_PROCESS,
+    engine=ENGINE,
 ) -> None:
     x, y = place(real, fake, kind=kind)
     sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
@@ -331,7 +331,7 @@ def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
     with Workers(CPU) as workers:
-        lists = search_again(points, rows, length, Search(ONE_PROCESS, workers))
+        lists = search_again(points, rows, length, Search(ENGINE, workers))
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))
     assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()

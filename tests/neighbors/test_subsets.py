@@ -7,7 +7,7 @@ from search_cases import place
 from genpr.content_order import content_order
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import ONE_PROCESS
+from genpr.neighbors.engine import ENGINE
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.subsets import SUBSETS, covered_share_of_subsets, drawn_subsets
 
@@ -23,7 +23,7 @@ def found_share(features, size, k, *, listed, ties="closed"):
     lists = NeighborLists.none(points.features)
     if listed:
         lists = Neighborhood.from_points(points, [BallKind(1)], keep=listed).lists
-    return covered_share_of_subsets(points, lists, size, k, ties=ties, engine=ONE_PROCESS)
+    return covered_share_of_subsets(points, lists, size, k, ties=ties, engine=ENGINE)
 
 
 def expected_share(features, size, k, ties="closed", *, most=SUBSETS):

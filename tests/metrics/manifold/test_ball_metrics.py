@@ -8,8 +8,8 @@ from ball_metric_oracle import Pair
 
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.registry import BALLS, needed_balls
+from genpr.neighbors.counts import Neighborhood
 
 TIES = ("closed", "strict")
 CALIBRATED = ("calibrated_precision", "calibrated_recall")
@@ -25,7 +25,8 @@ HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
 
 def counted(real, fake, ks, ties="closed"):
     real_balls, _ = needed_balls(ks)
-    side = RealManifold.fit(np.asarray(real, np.float32), balls=real_balls, ties=ties, device="cpu")
+    reals = torch.from_numpy(np.asarray(real, np.float32))
+    side = Neighborhood.from_features(reals, real_balls, ties=ties)
     return memberships_of(side, np.asarray(fake, np.float32), ks=ks)
 
 

@@ -11,7 +11,6 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.metrics import real_manifold
 from genpr.metrics.manifold import (
     KNNManifold,
     PrecisionRecall,
@@ -20,9 +19,9 @@ from genpr.metrics.manifold import (
     precision_recall,
 )
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors import index
 from genpr.neighbors.balls import BallKind
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
 from genpr.runtime import torch_threads
 from genpr.storage import save_tensors
@@ -143,12 +142,12 @@ class TestKNNManifold:
         assert torch.equal(manifold.count(queries), before)
         assert manifold.features.tolist() == queries.tolist()
         with pytest.raises(AttributeError):
-            manifold.counted_set = None
+            manifold.balls = None
 
 
 class TestRealSide:
     def test_unknown_metrics_and_unfitted_ks_are_errors(self, rng):
-        side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[BallKind(3)])
+        side = Neighborhood.from_features(torch.from_numpy(rng.normal(size=(20, 3))).float(), [BallKind(3)])
         with raising(UsageError, "unknown-metric", "unknown metrics: f1"):
             ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
         with raising(UsageError, "k-not-fitted", "k = 5 was not fitted, only k = 3"):
@@ -182,7 +181,7 @@ def test_invalid_options_are_errors(score, options, code, message):
     ids=["few reals", "few fakes", "widths", "not finite"],
 )
 def test_invalid_sets_are_errors_before_anything_is_computed(real, fake, code, message, monkeypatch):
-    monkeypatch.setattr(real_manifold.Neighborhood, "from_points", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(Neighborhood, "from_points", lambda *_, **__: pytest.fail("computed"))
     for score in (manifold_metrics, precision_recall):
         with raising(FeatureError, code, message):
             score(real, fake, k=3)
@@ -248,8 +247,8 @@ def test_loaded_manifold_equals_the_saved_one(with_directions, tmp_path, rng, mo
     saved = KNNManifold.fit(real, k=3, ties="strict")
     saved.save(tmp_path / "real.safetensors")
     loaded = KNNManifold.load(tmp_path / "real.safetensors")
-    assert (saved.counted_set.points.projection.basis is not None) == with_directions
-    assert (loaded.counted_set.points.clusters is not None) == with_directions
+    assert (saved.balls.points.projection.basis is not None) == with_directions
+    assert (loaded.balls.points.clusters is not None) == with_directions
     assert (loaded.k, loaded.ties, len(loaded)) == (3, "strict", 900)
     assert torch.equal(loaded.features, saved.features)
     assert torch.equal(loaded.sq_radii, saved.sq_radii)
@@ -305,7 +304,7 @@ def test_other_files_are_errors(tmp_path):
 def test_progress_is_monotone_and_ends_at_the_total(threads, rng, monkeypatch):
     real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
     seen = []
-    monkeypatch.setattr(real_manifold, "ENGINE", Engine(16, 16))
+    monkeypatch.setattr(Engine, "tiles", Engine(16, 16).tiles)
     with torch_threads(threads):
         genpr.manifold_metrics(real, fake, progress=lambda done, total: seen.append((done, total)))
     totals = list(dict.fromkeys(total for _, total in seen))

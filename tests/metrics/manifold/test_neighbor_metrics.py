@@ -13,7 +13,7 @@ from genpr.metrics import neighbor_metrics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
-from genpr.neighbors.engine import Engine, Tiles
+from genpr.neighbors.engine import Tiles
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.subsets import drawn_subsets
 
@@ -322,12 +322,6 @@ class CountingTiles(Tiles):
         return Tiles.topk(self, left, right, count)
 
 
-class CountingEngine(Engine):
-    def tiles(self, width, device):
-        tiles = Engine.tiles(self, width, device)
-        return CountingTiles(tiles.rows, tiles.columns, tiles.memory)
-
-
 class TestWork:
     N, M = 70, 50
     REAL, FAKE, CROSS = 2 * 70**2, 2 * 50**2, 70 * 50  # a first reach, and the sweep; one sweep between
@@ -348,7 +342,7 @@ class TestWork:
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
     def test_only_required_searches_run(self, ks, fit, count, rng, monkeypatch):
-        monkeypatch.setattr("genpr.metrics.real_manifold.ENGINE", CountingEngine())
+        monkeypatch.setattr("genpr.neighbors.engine.Tiles", CountingTiles)
         monkeypatch.setattr(CountingTiles, "counted", 0)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert CountingTiles.counted == fit
