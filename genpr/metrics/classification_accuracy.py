@@ -294,7 +294,7 @@ class ConditionalReals:
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
-        points = self._points.in_same_projection(self._points.features[chosen])
+        points = self._points.projection.place(self._points.features[chosen])
         own_index = torch.full_like(every, UNKNOWN)
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.from_points(
@@ -308,7 +308,7 @@ class ConditionalReals:
     ) -> Conditional:
         """Score (m, d) fakes that were generated for (m,) labels; `classes_of_reals` are the reals' classes among those of both."""
         requested, real = labels, classes_of_reals[self._labels]
-        fakes = self._points.in_same_projection(features)
+        fakes = self._points.projection.place(features)
         by_reals = KNNClassifier.from_points(fakes, self._points, self._labels, self._k)
         by_fakes = KNNClassifier.from_points(self._points, fakes, requested, self._k)
 

@@ -152,7 +152,7 @@ class KNNManifold:
         current_communicator().check_same(own, "manifolds")
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.balls.points.in_same_projection(checked)
+        return self.balls.points.projection.place(checked)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write features and radii to `path` (safetensors with a checksum inside).

@@ -164,7 +164,7 @@ def ct_z(
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
     advance = progress_counter(len(points) * sum(map(len, others)), progress)
     to_train = (
-        nearest_between(points.in_same_projection(features), points, 1, advance=advance)[1][:, 0]
+        nearest_between(points.projection.place(features), points, 1, advance=advance)[1][:, 0]
         for features in others
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))

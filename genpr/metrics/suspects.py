@@ -129,7 +129,7 @@ def near_duplicates(
     if count < 2:
         return None
     rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
-    queries = own.in_same_projection(own.features[rows])
+    queries = own.projection.place(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1)
     to_other = nearest_between(queries, other, 1)[1] if sq_to_other is None else sq_to_other[rows, None]
     roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself

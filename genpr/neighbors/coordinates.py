@@ -154,7 +154,10 @@ class ProjectedCoordinates(Coordinates):
             lowest: Tensor, others: Coordinates, bands: Sequence[Tensor]
         ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             (band,) = bands
-            left[:, -2] = _rounded_up(floors - lowest * (1 + doubt))  # instead of the floors
+            lifted = floors - lowest[0] * (1 + doubt)
+            rounded = lifted.float()
+            up = rounded.nextafter(torch.full_like(rounded, torch.inf))
+            left[:, -2] = rounded.where(rounded >= lifted, up)  # instead of the floors
             lifted = left[:, -2].double() - floors
             i, j, products = tiles.non_negative(left, others.columns(band))
             return i, j, products.double() - lifted[i], doubt * lifted[i].abs()
@@ -169,8 +172,3 @@ class ProjectedCoordinates(Coordinates):
         i = block.repeat_interleave(count)
         sq_lower, sq_upper = bounds_of_pairs(self.features, others.features, i, near.flatten())
         return near, sq_lower.view(near.shape), sq_upper.view(near.shape)
-
-
-def _rounded_up(values: Tensor) -> Tensor:
-    rounded = values.float()
-    return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))

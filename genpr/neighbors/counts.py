@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.distributed import Communicator
 from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
@@ -21,7 +19,7 @@ from genpr.neighbors.distance import near_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, is_suitable
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_candidates, padded
-from genpr.neighbors.search import PairConsumer, Pairs, scan_pairs
+from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
 _LISTED = 2**15  # pairs at a time
@@ -165,7 +163,7 @@ class Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.in_same_projection(fake.to(self.points.device))
+        points = self.points.projection.place(fake.to(self.points.device))
         # Collapsed fakes far from the reals need a finer projection for their own balls.
         if not balls or is_suitable(points, max(balls).k):
             return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
@@ -274,98 +272,48 @@ def cross_counts(
     consumers: Sequence[PairConsumer] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
-    """Count ball memberships between two sets, for all sets of radii in one pass over real x fake."""
+    """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real), len(fake), real.device
-    of_real = (
-        torch.empty(0, n, dtype=torch.float64, device=device) if real_sq_radii is None else real_sq_radii
-    )
-    of_fake = (
-        torch.empty(0, m, dtype=torch.float64, device=device) if fake_sq_radii is None else fake_sq_radii
-    )
-    counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties)
-    scan_pairs(real, fake, [counter, *consumers], engine=engine, advance=advance)
-    return counter.counts(engine.communicator())
+    nothing = torch.empty(0, dtype=torch.float64, device=device)
+    of_real = nothing.view(0, n) if real_sq_radii is None else real_sq_radii
+    of_fake = nothing.view(0, m) if fake_sq_radii is None else fake_sq_radii
+    a, reaches = len(of_real), (_largest(of_real), _largest(of_fake))
 
+    def empty() -> tuple[Tensor, Tensor]:
+        """Counts (r, n + m) for all sets of radii, and the smallest squared radius around each fake."""
+        counts = torch.zeros(a + len(of_fake), n + m, dtype=torch.int64, device=device)
+        return counts, torch.full((m,), torch.inf, dtype=torch.float64, device=device)
 
-class _CrossCounter:
-    """Counts ball memberships, for all sets of radii, from pairs as they come.
+    per_thread = PerThread(empty)
 
-    Arguments are those of `cross_counts`.
-    """
-
-    def __init__(
-        self,
-        real: IndexedPoints,
-        fake: IndexedPoints,
-        of_real: Tensor,
-        of_fake: Tensor,
-        smallest_of: int | None,
-        ties: Ties,
-    ) -> None:
-        n, m = len(real), len(fake)
-        self._real, self._fake = real, fake
-        self._of_real, self._of_fake = of_real, of_fake
-        self._smallest_of, self._ties = smallest_of, ties
-        radii = len(self._of_real) + len(self._of_fake)
-        self._counts_per_thread = PerThread(partial(_Counts.empty, radii, n, m, real.device))
-        self.reaches = _largest(self._of_real), _largest(self._of_fake)
-
-    def consume(self, pairs: Pairs) -> None:
-        """Count pairs, none of them twice."""
-        of_real, of_fake = self.reaches
-        in_reach = pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j])
-        pairs = pairs.select(in_reach)
-        sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
-        inside = _inside(self._real.features, self._fake.features, pairs, sq_radii, self._ties)
-        self._counts_per_thread.own.add(pairs, inside)
-        if self._smallest_of is not None:
-            within = inside[self._smallest_of]
-            self._counts_per_thread.own.add_radii(
-                pairs.j, sq_radii[self._smallest_of].where(within, torch.inf)
-            )
-
-    def counts(self, communicator: Communicator) -> CrossCounts:
-        """The counts of all ranks."""
-        total, a, smallest = self._counts_per_thread.make(), len(self._of_real), None
-        for counts in self._counts_per_thread.all:
-            total.merge(counts)
-        per_row = communicator.all_reduce_sum(total.per_row)
-        per_column = communicator.all_reduce_sum(total.per_column)
-        if self._smallest_of is not None:
-            smallest = torch.stack(communicator.all_gather(total.smallest)).amin(dim=0)
-        return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Counts of one thread, per row and per column."""
-
-    per_row: Tensor  # (r, n) int64, number of columns within each of the radii
-    per_column: Tensor  # (r, m) int64, number of rows
-    smallest: Tensor  # (m,) float64, smallest squared radius added
-
-    @classmethod
-    def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Counts:
-        """Nothing counted yet."""
-        counts = torch.zeros(radii, n + m, dtype=torch.int64, device=device)
-        smallest = torch.full((m,), torch.inf, dtype=torch.float64, device=device)
-        return cls(counts[:, :n], counts[:, n:], smallest)
-
-    def add(self, pairs: Pairs, inside: Tensor) -> None:
-        """Count `pairs` (p,) that are `inside` (r, p) bool, for each of the radii."""
-        for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
+    def consume(pairs: Pairs) -> None:
+        for consumer in consumers:
+            consumer.consume(pairs)
+        pairs = pairs.select(pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j]))
+        sq_radii = torch.cat([of_real[:, pairs.i], of_fake[:, pairs.j]])
+        inside = _inside(real.features, fake.features, pairs, sq_radii, ties)
+        counts, smallest = per_thread.own
+        for row, within in zip(counts, inside, strict=True):
             row.index_add_(0, pairs.i, within.long())
-            column.index_add_(0, pairs.j, within.long())
+            row.index_add_(0, pairs.j + n, within.long())
+        if smallest_of is not None:
+            radii = sq_radii[smallest_of].where(inside[smallest_of], torch.inf)
+            smallest.scatter_reduce_(0, pairs.j, radii, "amin")
 
-    def add_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
-        """Add squared radii (p,) of balls that contain `columns` (p,)."""
-        self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
-
-    def merge(self, other: _Counts) -> None:
-        """Add the counts of another thread."""
-        self.per_row.add_(other.per_row)
-        self.per_column.add_(other.per_column)
-        torch.minimum(self.smallest, other.smallest, out=self.smallest)
+    all_reaches = zip(reaches, *(consumer.reaches for consumer in consumers), strict=True)
+    row_reach, column_reach = (torch.stack(each).amax(dim=0) for each in all_reaches)
+    with engine.search(device, advance, features=real, queries=fake) as search:
+        deque(sweep(real, row_reach, search, consume, (fake, column_reach)), maxlen=0)
+    communicator, (counts, smallest) = engine.communicator(), empty()
+    for of_thread, smallest_of_thread in per_thread.all:
+        counts += of_thread
+        torch.minimum(smallest, smallest_of_thread, out=smallest)
+    counts = communicator.all_reduce_sum(counts)
+    of_rows, of_columns = counts[:, :n], counts[:, n:]
+    least = None
+    if smallest_of is not None:
+        least = torch.stack(communicator.all_gather(smallest)).amin(dim=0)
+    return CrossCounts(of_columns[:a], of_rows[:a], of_rows[a:], of_columns[a:], least)
 
 
 def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) -> Tensor:

@@ -73,13 +73,6 @@ class Tiles:
     # Memory for one tile, reused: on a CPU fresh memory costs more than the product. None on a GPU.
     memory: Tensor | None
 
-    @classmethod
-    def allocate(cls, rows: int, columns: int, device: torch.device) -> Tiles:
-        """For tiles of at most `rows` by `columns`."""
-        if device.type != "cpu":
-            return cls(rows, columns, None)
-        return cls(rows, columns, torch.empty(rows * columns, dtype=torch.float32, device=device))
-
     def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row of `left` (r, w), row of `right` (c, w) and product of every pair whose product is not negative.
 
@@ -142,14 +135,16 @@ class Engine:
         while rows * columns * profile.pair_bytes > tile_budget(device) and rows > 1:
             rows, columns = rows // 2, columns // 2
         rows, columns = self.tile_rows or rows, self.tile_columns or columns
-        while True:
+        while device.type == "cpu":
             try:
-                return Tiles.allocate(rows, columns, device)
+                memory = torch.empty(rows * columns, dtype=torch.float32, device=device)
+                return Tiles(rows, columns, memory)
             except Exception as error:
                 if rows * columns == 1 or not is_out_of_memory(error):
                     raise
             free_for_less(device)
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
+        return Tiles(rows, columns, None)
 
 
 ENGINE = Engine()

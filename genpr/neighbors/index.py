@@ -138,10 +138,6 @@ class IndexedPoints:
         """Index (n, d) rows in the projection in which their `k` nearest are found at the lowest cost."""
         return choose_projection(features, k).place(features)
 
-    def in_same_projection(self, features: Tensor) -> IndexedPoints:
-        """Other rows (m, d) in the same projection."""
-        return self.projection.place(features)
-
     @cached_property
     def content(self) -> str:
         """A checksum of the features."""

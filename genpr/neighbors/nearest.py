@@ -23,7 +23,7 @@ from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
-from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, shared_blocks, sweep_between, sweep_within
+from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, row_blocks, sweep
 from genpr.validation import Ties
 
 
@@ -153,7 +153,37 @@ def near_candidates(points: IndexedPoints, k: int, search: Search) -> tuple[Dire
     Rows with k copies have none; their copies are the second result, (n, k) int64, -1 for all other rows.
     """
     sq_reach, copies = _first_reach(points, k, search)
-    return DirectedPairs.from_pairs(_closest(points, k, sq_reach, search), sq_reach), copies
+    x, closest, n = points.features, ClosestPairs.empty(sq_reach, k), len(sq_reach)
+    least = profile_of(points.device).differences_from * n
+
+    def sharpen(pairs: Pairs) -> Pairs:
+        if least:
+            if len(pairs) < max(_MASSES, least):
+                return pairs
+            before, pairs = len(pairs), shrunk(in_reach(pairs, sq_reach))
+            if 2 * len(pairs) < before:
+                return pairs
+        else:
+            pairs = in_reach(pairs, sq_reach)
+        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j))
+        # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
+        return pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
+
+    def shrunk(pairs: Pairs) -> Pairs:
+        batch = ClosestPairs.empty(sq_reach, k)
+        batch.add(pairs)
+        return batch.pairs()
+
+    for pairs in sweep(points, sq_reach, search, sharpen):
+        closest.add(pairs)
+    communicator = search.workers.communicator
+    if communicator.size > 1:
+        # A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept. So the pairs of all ranks
+        # that are within reach are those of a single process.
+        of_ranks, closest = closest.pairs().all_gather(communicator), ClosestPairs.empty(sq_reach, k)
+        for pairs in of_ranks:
+            closest.add(pairs)
+    return DirectedPairs.from_pairs(closest.pairs(), sq_reach), copies
 
 
 def _first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
@@ -185,7 +215,7 @@ def _first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor,
         last = sq_lower.gather(1, order[:, k - 1, None])[:, 0]
         return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
 
-    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, search.workers)
+    blocks = search.workers.broadcast(row_blocks(points, torch.zeros_like(sq_reach), limit))
     reaches = search.workers.map_shared(reach_of, blocks)
     for block, (near, sq_lower, sq_upper) in zip(blocks, reaches, strict=True):
         sq_reach[block] = sq_upper
@@ -229,47 +259,6 @@ def _around(points: IndexedPoints, block: Tensor, k: int, spaced: Tensor) -> Ten
     return block if len(block) > k else spaced
 
 
-def _closest(points: IndexedPoints, k: int, sq_reach: Tensor, search: Search) -> Pairs:
-    """All pairs within the reach of one of their rows; `sq_reach` shrinks in place."""
-    x, closest, n = points.features, ClosestPairs.empty(sq_reach, k), len(sq_reach)
-    least = profile_of(points.device).differences_from * n
-
-    def sharpen(pairs: Pairs) -> Pairs:
-        if least:
-            if len(pairs) < max(_MASSES, least):
-                return pairs
-            before, pairs = len(pairs), shrunk(in_reach(pairs, sq_reach))
-            if 2 * len(pairs) < before:
-                return pairs
-        else:
-            pairs = in_reach(pairs, sq_reach)
-        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j))
-        # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
-        return pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
-
-    def shrunk(pairs: Pairs) -> Pairs:
-        batch = ClosestPairs.empty(sq_reach, k)
-        batch.add(pairs)
-        return batch.pairs()
-
-    for pairs in sweep_within(points, sq_reach, search, sharpen):
-        closest.add(pairs)
-    return _of_all(closest.pairs(), sq_reach, k, search.workers)
-
-
-def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
-    """The pairs of all ranks that are within reach, which shrinks in place; the same as in a single process.
-
-    A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept.
-    """
-    if workers.communicator.size == 1:
-        return pairs
-    closest = ClosestPairs.empty(sq_reach, k)
-    for of_rank in pairs.all_gather(workers.communicator):
-        closest.add(of_rank)
-    return closest.pairs()
-
-
 # Minimum pairs per merge: in all, and as a multiple of k per query.
 _BATCH, _PER_QUERY = 2**16, 4
 _CROWD = 2**15  # pairs of one batch from which on they are reduced at once
@@ -294,8 +283,27 @@ def nearest_between(
         # From rank 0, so that all ranks use the same points.
         kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
         if kept is not None:
-            points = points.in_same_projection(points.features[kept])
-        index, sq = _swept(queries, points, k, _first_reach_between(queries, points, k, search), search)
+            points = points.projection.place(points.features[kept])
+        x, y, sq_reach = queries.features, points.features, _first_reach_between(queries, points, k, search)
+        nothing = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
+        is_slow = profile_of(points.device).differences_from > 0
+
+        def sharpen(pairs: Pairs) -> Pairs:
+            pairs = pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
+            if is_slow:
+                pairs = _within_kth(pairs, sq_reach, k)
+            pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
+            pairs = _within_kth(pairs, sq_reach, k)
+            if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
+                return pairs
+            # Many points at one distance, as on a lattice, which no bounds can order.
+            pairs = _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
+            return _within_kth(pairs, sq_reach, k)
+
+        nearest = _Nearest(queries, points, k, sq_reach, search.workers)
+        for pairs in sweep(queries, sq_reach, search, sharpen, (points, nothing)):
+            nearest.add(pairs)
+        index, sq = nearest.resolved()
         return index if kept is None else kept[index], sq
 
 
@@ -332,51 +340,20 @@ def _first_reach_between(queries: IndexedPoints, points: IndexedPoints, k: int, 
     limit = tiles.rows if spread is None else max(1, tiles.rows * tiles.columns // len(spread))
 
     def reach_of(block: Tensor) -> tuple[Tensor]:
-        columns = _of_cluster(queries, points, block, few)
-        columns = spaced if len(columns) < k else columns
+        columns = spaced
+        if queries.clusters is not None and points.clusters is not None:
+            members = (points.clusters.label == queries.clusters.label[block[0]]).nonzero()[:, 0]
+            if len(members) >= k:
+                columns = members[evenly_spaced(len(members), few, members.device)]
         count = min(k + _MARGIN, len(columns))
         _, _, sq_upper = queries.coordinates.nearest(block, of_points, columns, count, tiles)
         return (sq_upper.sort(dim=1).values[:, k - 1],)
 
     sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
-    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit, search.workers)
+    blocks = search.workers.broadcast(row_blocks(queries, torch.zeros_like(sq_reach), limit))
     for block, (sq_upper,) in zip(blocks, search.workers.map_shared(reach_of, blocks), strict=True):
         sq_reach[block] = sq_upper
     return sq_reach
-
-
-def _of_cluster(queries: IndexedPoints, points: IndexedPoints, block: Tensor, few: int) -> Tensor:
-    """At most `few` points of the cluster that the queries of `block` lie in."""
-    if queries.clusters is None or points.clusters is None:
-        return block[:0]
-    members = (points.clusters.label == queries.clusters.label[block[0]]).nonzero()[:, 0]
-    return members[evenly_spaced(len(members), few, members.device)]
-
-
-def _swept(
-    queries: IndexedPoints, points: IndexedPoints, k: int, sq_reach: Tensor, search: Search
-) -> tuple[Tensor, Tensor]:
-    """Indices and squared distances (m, k) from one sweep; `sq_reach` shrinks in place."""
-    x, y = queries.features, points.features
-    nothing = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
-    is_slow = profile_of(points.device).differences_from > 0
-
-    def sharpen(pairs: Pairs) -> Pairs:
-        pairs = pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
-        if is_slow:
-            pairs = _within_kth(pairs, sq_reach, k)
-        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
-        pairs = _within_kth(pairs, sq_reach, k)
-        if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
-            return pairs
-        # Many points at one distance, as on a lattice, which no bounds can order.
-        pairs = _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
-        return _within_kth(pairs, sq_reach, k)
-
-    nearest = _Nearest(queries, points, k, sq_reach, search.workers)
-    for pairs in sweep_between(queries, points, sq_reach, nothing, search, sharpen):
-        nearest.add(pairs)
-    return nearest.resolved()
 
 
 @dataclass(slots=True)
@@ -398,7 +375,7 @@ class _Nearest:
         worth = max(_BATCH, _PER_QUERY * self.k * len(self.queries))
         if self._waiting < worth:
             return
-        left = _within_kth(self._joined(), self.sq_reach, self.k)
+        left = _within_kth(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach, self.k)
         if len(left) > worth // 2:  # ties that no bounds can order
             left = self._with_exact_distances(left)
         self._kept, self._waiting = [left], 0
@@ -406,14 +383,13 @@ class _Nearest:
     def resolved(self) -> tuple[Tensor, Tensor]:
         """Indices and squared distances (m, k), after all pairs within reach were added."""
         communicator, shape = self.workers.communicator, (-1, self.k)
-        pairs = self._with_exact_distances(_within_kth(self._joined(), self.sq_reach, self.k))
+        pairs = self._with_exact_distances(
+            _within_kth(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach, self.k)
+        )
         if communicator.size > 1:  # each query belongs to one rank
             pairs = Pairs.joined(pairs.all_gather(communicator))
             pairs = pairs.at(pairs.i.argsort(stable=True))
         return pairs.j.view(shape), pairs.sq_lower.view(shape)
-
-    def _joined(self) -> Pairs:
-        return Pairs.joined(self._kept, self.sq_reach.device)
 
     def _with_exact_distances(self, pairs: Pairs) -> Pairs:
         x, y = self.queries.features, self.points.features
@@ -470,7 +446,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
         sq = near_sq_distances(x, x, rows.repeat_interleave(len(x)), everything.repeat(len(rows)))
         sq, order = sq.view(len(rows), len(x)).scatter_(1, rows[:, None], torch.inf).sort(dim=1, stable=True)
         return NeighborLists(order[:, :length], sq[:, :length])
-    queries = points.in_same_projection(x[rows])
+    queries = points.projection.place(x[rows])
     blocks = torch.split(everything[: len(rows)], _ROWS)
     reaches = search.workers.map_shared(
         lambda block: (_first_reach_of_rows(points, rows, queries, block, length),), blocks
@@ -484,7 +460,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
         return i, j, near_sq_distances(queries.features, x, i, j)
 
     batches = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may have no pairs
-    batches += sweep_between(queries, points, sq_reach, nothing, search, distances_of)
+    batches += sweep(queries, sq_reach, search, distances_of, (points, nothing))
     own = (torch.cat(each) for each in zip(*batches, strict=True))
     i, j, sq = (torch.cat(search.workers.communicator.all_gather(each)) for each in own)
     order = j.argsort()  # so that the first of equally far points is listed, whichever thread came first

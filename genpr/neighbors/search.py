@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,7 @@ from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Search, Tiles, Workers, no_advance
+from genpr.neighbors.engine import PerThread, Search, Tiles
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import is_out_of_memory
 
@@ -148,75 +147,62 @@ _Bands = list[Tensor]
 """Columns of a tile, in bands of similar reach; several only if the coordinates join them."""
 
 
-def sweep_within(
-    points: IndexedPoints, sq_reach: Tensor, search: Search, consume: Callable[[Pairs], Result]
-) -> Iterator[Result]:
-    """Yield results of `consume` on all pairs of `points` that may be within the reach of one of their rows, each once.
-
-    Several processes divide the pairs among them; the caller gathers the results.
-    """
-    return _sweep(points, points, sq_reach, sq_reach, search, consume, itself=True)
-
-
-def sweep_between(
+def sweep(
     rows: IndexedPoints,
-    columns: IndexedPoints,
-    row_sq_reach: Tensor,
-    column_sq_reach: Tensor,
+    sq_reach: Tensor,
     search: Search,
     consume: Callable[[Pairs], Result],
+    others: tuple[IndexedPoints, Tensor] | None = None,
 ) -> Iterator[Result]:
-    """Yield results of `consume` on all pairs of a row and a column that may be within the reach of one of the two.
+    """Yield results of `consume` on all pairs that may be within the reach of one of their two rows, each once.
 
-    Several processes divide the rows among them.
+    Pairs are those of `rows` with each other: block after block of them with the same and with later blocks. With `others`, a set
+    and its squared reach, they are those of a row and a row of that set. Several processes divide the blocks among them; the
+    caller gathers the results.
     """
-    return _sweep(
-        *in_common_rounding(rows, columns), row_sq_reach, column_sq_reach, search, consume, itself=False
-    )
-
-
-def _sweep(
-    rows: IndexedPoints,
-    columns: IndexedPoints,
-    row_sq_reach: Tensor,
-    column_sq_reach: Tensor,
-    search: Search,
-    consume: Callable[[Pairs], Result],
-    *,
-    itself: bool,
-) -> Iterator[Result]:
-    """Of a set with itself, block after block of the rows with the columns of the same and of later blocks."""
+    columns, column_sq_reach = (rows, sq_reach) if others is None else others
+    if others is not None:
+        rows, columns = in_common_rounding(rows, columns)
     # Each tile holds memory for one thread.
     tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.device))
     profile, workers, limit = profile_of(rows.device), search.workers, tiles.own.rows
-    if itself:  # half of the products inside a block are redundant
+    if others is None:  # half of the products inside a block are redundant
         limit = min(limit, max(profile.min_block_rows, len(rows) // profile.blocks))
-    blocks = shared_blocks(rows, row_sq_reach, limit, workers)
+    # From rank 0, since memory and rounding may differ on other machines.
+    blocks = workers.broadcast(row_blocks(rows, sq_reach, limit))
     numbers = workers.communicator.share(range(len(blocks)))
-    number_of = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
-    for number, block in enumerate(blocks):
-        number_of[block] = number
+    number_of = None
+    if others is None:
+        number_of = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
+        for number, block in enumerate(blocks):
+            number_of[block] = number
     columns.clusters  # noqa: B018 - computed once, before threads ask for them
     joins = rows.coordinates.joins_bands
     bands = band_numbers(column_sq_reach, _JOINED_BAND_RATIO if joins else _BAND_RATIO)
-    order = torch.cat(blocks) if itself and joins else column_sq_reach.argsort()
+    order = torch.cat(blocks) if number_of is not None and joins else column_sq_reach.argsort()
     sizes = band_sizes(bands[order]) if joins else []
-    pending = PerThread(lambda: _PendingPairs(rows, columns, row_sq_reach, column_sq_reach))
+    # Reaches shrink during the sweep.
+    scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, number_of))
 
     def columns_of(number: int) -> Iterator[_Bands]:
+        block = blocks[number]
         if joins:
-            start = sum(map(len, blocks[:number])) if itself else 0
-            return split_bands(order, sizes, start, tiles.own.columns)
-        wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, blocks[number])
-        if itself:
+            start = sum(map(len, blocks[:number])) if number_of is not None else 0
+            yield from split_bands(order, sizes, start, tiles.own.columns)
+            return
+        wanted = torch.ones(len(columns), dtype=torch.bool, device=columns.device)
+        if rows.clusters is not None and columns.clusters is not None:
+            reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
+            wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
+        if number_of is not None:
             wanted &= number_of >= number
-            wanted[blocks[number]] = True
-        return ([band] for band in split_by_band(order[wanted[order]], bands, tiles.own.columns))
+            wanted[block] = True
+        for band in split_by_band(order[wanted[order]], bands, tiles.own.columns):
+            yield [band]
 
     def scan(number: int) -> list[Result]:
         is_last = not joins or workers.count > 1 or number == numbers[-1]
-        pairs = _scan(blocks[number], columns_of(number), tiles.own, pending.own, is_last)
-        return [consume(_in_one_direction(each, number_of) if itself else each) for each in pairs]
+        return list(map(consume, scanners.own.scan(blocks[number], columns_of(number), tiles.own, is_last)))
 
     results, left = workers.map(scan, numbers), len(rows)
     for number, block in enumerate(blocks):
@@ -224,12 +210,7 @@ def _sweep(
             yield from next(results)
         left -= len(block)
         within = len(block) * left + len(block) * (len(block) - 1) // 2
-        search.advance(within if itself else len(block) * len(columns))
-
-
-def shared_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
-    """The blocks of `row_blocks` on rank 0, since memory and rounding may differ on other machines."""
-    return workers.broadcast(row_blocks(points, sq_reach, limit))
+        search.advance(within if others is None else len(block) * len(columns))
 
 
 def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
@@ -245,40 +226,6 @@ def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tens
         for some in (members[:near], members[near:]):
             blocks += some.chunk(-(-len(some) // limit)) if len(some) else []
     return blocks
-
-
-def _within_reach(
-    columns: IndexedPoints, column_sq_reach: Tensor, rows: IndexedPoints, row_sq_reach: Tensor, block: Tensor
-) -> Tensor:
-    if rows.clusters is None or columns.clusters is None:
-        return torch.ones(len(columns), dtype=torch.bool, device=columns.device)
-    sq_reach = column_sq_reach.clamp(min=float(row_sq_reach[block].max()))
-    reach = sq_reach.clamp(min=0).sqrt() * rows.projection.scale
-    return columns.clusters.within_reach(reach, rows.clusters, block)
-
-
-def _scan(
-    block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, pending: _PendingPairs, is_last: bool
-) -> Iterator[Pairs]:
-    """Pairs of `block` with the columns of each tile, and those `pending`; unless `is_last`, a few are kept for later."""
-    rows, columns = pending.rows, pending.columns
-    find, most = rows.coordinates.keys_of(block, tiles), profile_of(block.device).min_pairs
-    for bands in tiled:
-        farthest = torch.stack([pending.column_sq_reach[band].amax() for band in bands])
-        reach = torch.maximum(pending.row_sq_reach[block], farthest[:, None])
-        lowest = (reach * (-0.5 * rows.projection.scale**2)).clamp_(min=NO_FLOOR)
-        i, j, keys, doubts = _above(find, lowest, columns.coordinates, bands)
-        pending.add(block[i], torch.cat(bands)[j], keys, doubts)
-        if pending.size >= most:
-            yield from pending.in_batches()
-    if is_last:
-        yield from pending.in_batches()
-
-
-def _in_one_direction(pairs: Pairs, number_of: Tensor) -> Pairs:
-    """The pairs of one set in one direction, by the number (n,) of the block of each row."""
-    i, j = number_of[pairs.i], number_of[pairs.j]
-    return pairs.select((i < j) | ((i == j) & (pairs.i < pairs.j)))
 
 
 def _above(find: FindKeys, lowest: Tensor, columns: Coordinates, bands: _Bands) -> tuple[Tensor, ...]:
@@ -301,55 +248,70 @@ def _above(find: FindKeys, lowest: Tensor, columns: Coordinates, bands: _Bands) 
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
-class _PendingPairs:
-    """Pairs of some tiles, collected until there are enough for a batch."""
+class _Scanner:
+    """Finds the pairs of blocks of rows, and collects those of several tiles until there are enough for a batch."""
 
     def __init__(
-        self, rows: IndexedPoints, columns: IndexedPoints, row_sq_reach: Tensor, column_sq_reach: Tensor
+        self,
+        rows: IndexedPoints,
+        columns: IndexedPoints,
+        row_sq_reach: Tensor,
+        column_sq_reach: Tensor,
+        number_of: Tensor | None,
     ) -> None:
         self.rows, self.columns = rows, columns
-        # These shrink during the sweep.
         self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach
+        self.number_of = number_of  # (n,) the block of each row, where rows are searched among themselves
         self._waiting: list[tuple[Tensor, ...]] = []
-        self.size = 0
 
-    def add(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> None:
-        """Add rows, columns, keys, and doubts of the keys."""
-        self._waiting.append((i, j, keys, doubts))
-        self.size += len(i)
+    def scan(self, block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, is_last: bool) -> Iterator[Pairs]:
+        """Pairs of `block` with the columns of each tile, and those kept; unless `is_last`, a few are kept for later."""
+        find, most = self.rows.coordinates.keys_of(block, tiles), profile_of(block.device).min_pairs
+        for bands in tiled:
+            farthest = torch.stack([self.column_sq_reach[band].amax() for band in bands])
+            reach = torch.maximum(self.row_sq_reach[block], farthest[:, None])
+            lowest = (reach * (-0.5 * self.rows.projection.scale**2)).clamp_(min=NO_FLOOR)
+            i, j, keys, doubts = _above(find, lowest, self.columns.coordinates, bands)
+            self._waiting.append((block[i], torch.cat(bands)[j], keys, doubts))
+            if sum(len(some) for some, *_ in self._waiting) >= most:
+                yield from self._in_batches()
+        if is_last:
+            yield from self._in_batches()
 
-    def in_batches(self) -> Iterator[Pairs]:
-        """The pairs added since the last call that are still in reach."""
-        waiting, self._waiting, self.size = self._waiting, [], 0
+    def _in_batches(self) -> Iterator[Pairs]:
+        """The pairs found since the last call that are still in reach."""
+        waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        everything = [torch.cat(each) for each in zip(*waiting, strict=True)]
+        everything = list(map(torch.cat, zip(*waiting, strict=True)))
         del waiting
         most = profile_of(everything[0].device).max_pairs
-        for batch in zip(*(torch.split(each, most) for each in everything), strict=True):
-            yield from self._in_reach(batch)
+        for start in range(0, len(everything[0]), most):
+            yield from self._in_reach(*(each[start : start + most] for each in everything))
 
-    def _in_reach(self, batch: tuple[Tensor, ...]) -> Iterator[Pairs]:
+    def _in_reach(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> Iterator[Pairs]:
         """The pairs of a batch that are in reach; in two halves if memory does not suffice."""
         try:
-            pairs = self._bounded(*batch)
+            sq_lower = self.rows.sq_lower(keys + doubts)
+            near = sq_lower <= torch.maximum(self.row_sq_reach[i], self.column_sq_reach[j])
+            if self.number_of is not None:  # in one direction
+                a, b = self.number_of[i], self.number_of[j]
+                near &= (a < b) | ((a == b) & (i < j))
+            at = near.nonzero()[:, 0]
+            row, column = i[at], j[at]
+            gap = self.rows.sq_gap(row, self.columns, column)
+            sq_upper = self.rows.sq_lower((keys - doubts)[at]) + gap
+            pairs = Pairs(row, column, sq_lower[at], sq_upper)
         except Exception as error:
-            if len(batch[0]) < 2 or not is_out_of_memory(error):
+            if len(i) < 2 or not is_out_of_memory(error):
                 raise
             pairs = None
         if pairs is not None:
             yield pairs
             return
-        free_for_less(batch[0].device)
-        for half in zip(*(each.tensor_split(2) for each in batch), strict=True):
-            yield from self._in_reach(half)
-
-    def _bounded(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> Pairs:
-        sq_lower = self.rows.sq_lower(keys + doubts)
-        at = (sq_lower <= torch.maximum(self.row_sq_reach[i], self.column_sq_reach[j])).nonzero()[:, 0]
-        near, other = i[at], j[at]
-        sq_upper = self.rows.sq_lower((keys - doubts)[at]) + self.rows.sq_gap(near, self.columns, other)
-        return Pairs(near, other, sq_lower[at], sq_upper)
+        free_for_less(i.device)
+        for half in zip(*(each.tensor_split(2) for each in (i, j, keys, doubts)), strict=True):
+            yield from self._in_reach(*half)
 
 
 def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
@@ -406,23 +368,3 @@ class PairConsumer(Protocol):
 
     def consume(self, pairs: Pairs) -> None:
         """Process pairs, none twice: all that may be within the reach of one of the two, and perhaps others."""
-
-
-def scan_pairs(
-    rows: IndexedPoints,
-    columns: IndexedPoints,
-    consumers: Sequence[PairConsumer],
-    *,
-    engine: Engine = ENGINE,
-    advance: Advance = no_advance,
-) -> None:
-    """Find the pairs of a row and a column within the reach of any of `consumers`, in one pass for all of them."""
-    of_rows, of_columns = zip(*(consumer.reaches for consumer in consumers), strict=True)
-
-    def consume(pairs: Pairs) -> None:
-        for consumer in consumers:
-            consumer.consume(pairs)
-
-    reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
-    with engine.search(rows.device, advance, features=rows, queries=columns) as search:
-        deque(sweep_between(rows, columns, *reaches, search, consume), maxlen=0)

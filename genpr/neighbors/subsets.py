@@ -66,7 +66,7 @@ def _covered_by_search(
     points: IndexedPoints, subset: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
 ) -> int:
     rows = torch.from_numpy(subset.nonzero()[0]).to(points.device)
-    some = points.in_same_projection(part_of(points.features, rows))
+    some = points.projection.place(part_of(points.features, rows))
     in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees
     assert in_degrees is not None
     return int((in_degrees[0] >= 1).sum())

@@ -11,6 +11,7 @@ from genpr.errors import ResourceError
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.source import open_source
+from genpr.neighbors import engine
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.notices import collect_notices
 
@@ -110,14 +111,14 @@ def test_tiles_are_reduced_if_memory_is_insufficient(rng, monkeypatch):
     most = 300
     real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
-    whole = Tiles.allocate
+    whole = engine.Tiles
 
-    def allocate(rows, columns, device):
+    def allocate(rows, columns, memory):
         if rows * columns > most:
             raise ERRORS["cpu"]
-        return whole(rows, columns, device)
+        return whole(rows, columns, memory)
 
-    monkeypatch.setattr(Tiles, "allocate", allocate)
+    monkeypatch.setattr(engine, "Tiles", allocate)
     tiles = Engine().tiles(8, torch.device("cpu"))
     assert tiles.rows * tiles.columns <= most
     found = genpr.score(real, fake, control=False, intervals=False, device="cpu")

@@ -19,9 +19,8 @@ from genpr.metrics.neighbor_metrics import Replicates
 from genpr.metrics.registry import ALL_METRICS, BALLS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import Resampled, difference, halved, interval_of, lower_part, standard_error
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Neighborhood
+from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.index import Projection
-from genpr.neighbors.search import scan_pairs
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 
@@ -41,7 +40,7 @@ def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
 def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:
     sides = sides_of(real, fake, device)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    scan_pairs(sides[0][0], sides[1][0], [halves.counter])
+    cross_counts(sides[0][0], sides[1][0], consumers=[halves.counter])
     return halves.values()
 
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Neighborhood, sq_radii_of
+from genpr.neighbors.counts import Neighborhood, cross_counts, sq_radii_of
 from genpr.neighbors.distance import near_sq_distances
 from genpr.neighbors.engine import ENGINE, Engine, Search, Workers
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
 from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
-from genpr.neighbors.search import Pairs, scan_pairs
+from genpr.neighbors.search import Pairs
 
 CPU = torch.device("cpu")
 COUNT = 6
@@ -56,7 +56,7 @@ def replicate_counts(
     real: ResampledSet, fake: ResampledSet, requests, *, engine=ENGINE, advance=lambda _pairs: None
 ):
     counter = ReplicateCounter(real, fake, requests, engine=engine)
-    scan_pairs(real.points, fake.points, [counter], engine=engine, advance=advance)
+    cross_counts(real.points, fake.points, consumers=[counter], engine=engine, advance=advance)
     return counter.counts()
 
 
@@ -246,7 +246,7 @@ def test_pairs_of_other_consumers_are_not_counted(rng):
     sides = resampled(x, stream=0), resampled(y, stream=1)
     alone = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
     counter, other = ReplicateCounter(*sides, [*REQUESTS[::5], *OWN[::5]]), Everything(60, 60)
-    scan_pairs(x, y, [other, counter])
+    cross_counts(x, y, consumers=[other, counter])
     assert other.seen == 3600
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
 

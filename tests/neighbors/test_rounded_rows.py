@@ -43,7 +43,7 @@ class _WorstEngine(Engine):
     __slots__ = ()
 
     def tiles(self, width, device):
-        return _Below.allocate(64, 50, device)
+        return _Below(64, 50, None)
 
 
 def _hard() -> dict[str, np.ndarray]:
@@ -81,7 +81,7 @@ def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     true, every = sq_distances(features, features), torch.arange(len(features))
-    coordinates, tile = points.coordinates, tiles.allocate(1, 1, torch.device("cpu"))
+    coordinates, tile = points.coordinates, tiles(1, 1, None)
     find = coordinates.keys_of(every, tile)
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
     i, j, keys, doubts = find(lowest, points.coordinates, [every])
@@ -100,7 +100,7 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     every = torch.arange(len(features))
-    find = points.coordinates.keys_of(every, Tiles.allocate(1, 1, torch.device("cpu")))
+    find = points.coordinates.keys_of(every, Tiles(1, 1, None))
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
     _, _, keys, _ = find(lowest, points.coordinates, [every])
     keys = keys.view(len(every), -1)
@@ -185,7 +185,7 @@ def test_decisions_on_a_gpu_do_not_depend_on_its_memory(limit):
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
             x = IndexedPoints.from_features(sets[0], 5)
-            found = [table.cpu() for table in _counted(x, x.in_same_projection(sets[1]), 5, Engine())]
+            found = [table.cpu() for table in _counted(x, x.projection.place(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
             return

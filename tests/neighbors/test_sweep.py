@@ -11,7 +11,7 @@ from genpr.distributed import Communicator
 from genpr.neighbors.distance import in_steps
 from genpr.neighbors.engine import Engine, Search, Tiles, Workers
 from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.search import Pairs, row_blocks, sweep_between, sweep_within
+from genpr.neighbors.search import Pairs, row_blocks, sweep
 
 CPU = torch.device("cpu")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -23,14 +23,14 @@ def _pairs_within(
     points: IndexedPoints, sq_reach: Tensor, engine: Engine, consume=lambda pairs: pairs
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
-        return list(sweep_within(points, sq_reach, Search(engine, workers), consume))
+        return list(sweep(points, sq_reach, Search(engine, workers), consume))
 
 
 def _pairs_between(
     x: IndexedPoints, y: IndexedPoints, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
 ) -> list[Pairs]:
     with Workers(CPU) as workers:
-        return list(sweep_between(x, y, x_sq_reach, y_sq_reach, Search(engine, workers), lambda pairs: pairs))
+        return list(sweep(x, x_sq_reach, Search(engine, workers), lambda pairs: pairs, (y, y_sq_reach)))
 
 
 def _collected(found: list[Pairs], n: int, m: int, true: Tensor) -> Tensor:
@@ -83,8 +83,8 @@ def test_ranks_together_find_all_pairs(kind, rng):
         with Workers(CPU, communicator) as workers:
             workers.broadcast = lambda tensors: tensors
             search = Search(TILES[0], workers)
-            found[0].extend(sweep_within(x, sq_reach, search, lambda pairs: pairs))
-            found[1].extend(sweep_between(x, y, *reaches, search, lambda pairs: pairs))
+            found[0].extend(sweep(x, sq_reach, search, lambda pairs: pairs))
+            found[1].extend(sweep(x, reaches[0], search, lambda pairs: pairs, (y, reaches[1])))
     _assert_within(_collected(found[0], len(x), len(x), true), true, sq_reach)
     is_found = _collected(found[1], len(x), len(y), between)
     assert is_found[between <= torch.maximum(reaches[0][:, None], reaches[1])].all()
