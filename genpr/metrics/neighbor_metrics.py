@@ -12,17 +12,15 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits
-from genpr.metrics.metric import HalfSizes
-from genpr.metrics.registry import BALLS, NEIGHBORS, PAIRWISE, needed_balls
+from genpr.metrics.metric import BallMetric, HalfSizes
+from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.uncertainty import with_interval
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
-from genpr.neighbors.index import IndexedPoints
-from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.neighbors.subsets import covered_share_of_subsets
 from genpr.validation import Ties, check_rows
 
@@ -62,7 +60,6 @@ class NeighborMetrics:
         progress: PairProgress | None = None,
     ) -> None:
         self._ks, self._seed, self._device = ks, seed, device
-        self._pairwise = {name: PAIRWISE[name] for name in ks if name in PAIRWISE}
         self._resampled = {}
         if intervals:
             self._resampled = {name: k for name, k in ks.items() if name in BALLS and BALLS[name].halves}
@@ -71,9 +68,9 @@ class NeighborMetrics:
         self._keep = self._listed(len(features), self._listed_real) if self._listed_real else 0
         keep = max(self._keep, _LISTED_FOR_COPIES)
         balls = set(self._real_balls)
-        for name, metric in self._pairwise.items():
-            keep = max(keep, metric.keep)
-            balls.add(metric.ball(ks[name]))
+        for name in ks.keys() & PAIRWISE.keys():
+            keep = max(keep, PAIRWISE[name].keep)
+            balls.add(PAIRWISE[name].ball(ks[name]))
         self._real_balls = sorted(balls)
         self._null_balls = set[BallKind]()
         for name, k in ks.items():
@@ -96,15 +93,15 @@ class NeighborMetrics:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
             missing_intervals = self._missing_intervals(m, keep)
         pairs, smallest = self.reals.pairs_with(m, self._fake_balls), None
-        for name, metric in self._pairwise.items():
-            pairs += metric.pairs(n, m)
-            if metric.smallest:
-                smallest = metric.ball(self._ks[name])
+        for name in self._ks.keys() & PAIRWISE.keys():
+            pairs += PAIRWISE[name].pairs(n, m)
+            if PAIRWISE[name].smallest:
+                smallest = PAIRWISE[name].ball(self._ks[name])
         advance = progress_counter(pairs, progress)
 
         fakes = self.reals.of_fakes(fake, self._fake_balls, keep=keep, advance=advance)
-        names = self._resampled.keys() - missing_intervals
-        replicates = self._replicates(fakes, names) if names else None
+        halved = {name: k for name, k in self._resampled.items() if name not in missing_intervals}
+        replicates = Replicates(self.reals, fakes, halved, seed=self._seed) if halved else None
         memberships = self.reals.count(
             fakes,
             self._real_balls,
@@ -115,16 +112,16 @@ class NeighborMetrics:
         if m < n:
             memberships = replace(memberships, leave_one_out=self._leave_one_out(m))
         values: Values = dict.fromkeys(self._ks)
-        for name, k in self._ks.items():
-            if name in BALLS:
-                values[name] = _ball_value(name, memberships, k)
-            else:
-                values[name] = self._pairwise[name].find(self.reals, fakes, memberships, k, advance)
         of_halves = replicates.values() if replicates else {}
-        for name, value in values.items():
-            if value is not None:
-                halved = of_halves.get(name) if _has_interval(name, value.value) else None
-                values[name] = with_interval(value, halved, n=value.n_counted, upper=NEIGHBORS[name].upper)
+        for name, k in self._ks.items():
+            if name in PAIRWISE:
+                values[name] = PAIRWISE[name].find(self.reals, fakes, memberships, k, advance)
+            elif (value := _ball_value(BALLS[name], memberships, k)) is not None:
+                metric = BALLS[name]
+                # The interval was not validated for larger values.
+                is_small = metric.most_with_interval is None or value.value <= metric.most_with_interval
+                of_metric = of_halves.get(name) if is_small else None
+                values[name] = with_interval(value, of_metric, n=value.n_counted, upper=metric.upper)
         return NeighborScores(values, missing_intervals, self.reals, fakes, memberships)
 
     def _leave_one_out(self, m: int) -> dict[BallKind, float]:
@@ -155,32 +152,8 @@ class NeighborMetrics:
             return missing_intervals
         return {name: missing_intervals.get(name, "memory") for name in self._resampled}
 
-    def _replicates(self, fakes: Neighborhood, names: Collection[str]) -> Replicates:
-        """Replicates of metrics whose balls exist in halves of these sets."""
-        reals = self.reals
-        return Replicates(
-            (reals.points, reals.lists),
-            (fakes.points, fakes.lists),
-            {name: k for name, k in self._resampled.items() if name in names},
-            ties=reals.ties,
-            seed=self._seed,
-        )
 
-
-def _has_interval(name: str, value: float) -> bool:
-    """Whether an interval of a metric was validated for values as large as this."""
-    most = BALLS[name].most_with_interval if name in BALLS else None
-    return most is None or value <= most
-
-
-def _requests(name: str, k: int, ties: Ties) -> tuple[CountRequest, ...]:
-    """The counts in halves that a ball metric needs."""
-    halves = BALLS[name].halves
-    return () if halves is None else halves.requests(k, ties)
-
-
-def _ball_value(name: str, counts: Memberships, k: int) -> MetricValue | None:
-    metric = BALLS[name]
+def _ball_value(metric: BallMetric, counts: Memberships, k: int) -> MetricValue | None:
     value, null = metric.value(counts, k), metric.null(counts, k)
     if math.isnan(value):
         return None
@@ -192,7 +165,7 @@ def _ball_value(name: str, counts: Memberships, k: int) -> MetricValue | None:
 class Replicates:
     """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
-    `real` are n indexed reals and their neighbor lists, ideally of length `neighbors_needed`; `fake` are m fakes in the same
+    `real` are n reals with neighbor lists, ideally of length `neighbors_needed`; `fake` are m fakes in the same
     projection. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
     the same reals use the same halves of these, and if both are of one size, fakes of the same index in their sets belong
@@ -204,21 +177,23 @@ class Replicates:
 
     def __init__(
         self,
-        real: tuple[IndexedPoints, NeighborLists],
-        fake: tuple[IndexedPoints, NeighborLists],
+        real: Neighborhood,
+        fake: Neighborhood,
         ks: Mapping[str, int],
         *,
-        ties: Ties = "closed",
         seed: int = 0,
         replicates: int = REPLICATES,
     ) -> None:
-        self._metrics = {name: (how, ks[name]) for name in ks if (how := BALLS[name].halves)}
-        self._requests = {name: list(_requests(name, ks[name], ties)) for name in self._metrics}
-        halved_real = _halved(*real, seed, REAL_STREAM, replicates)
-        halved_fake = _halved(*fake, seed, FAKE_STREAM, replicates)
+        self._metrics = {name: (how, k) for name, k in ks.items() if (how := BALLS[name].halves)}
+        self._requests = {name: how.requests(k, real.ties) for name, (how, k) in self._metrics.items()}
         everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
-        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
-        self.counter = ReplicateCounter(halved_real, halved_fake, everything)
+        halved = []
+        for stream, side in ((REAL_STREAM, real), (FAKE_STREAM, fake)):
+            n, device = len(side.points), side.points.device
+            halves = Halves.drawn(n, seed=seed, stream=stream, count=replicates, device=device)
+            halved.append(ResampledSet(side.points, side.lists, halves))
+        self._sizes = HalfSizes(*(each.halves.size for each in halved))
+        self.counter = ReplicateCounter(halved[0], halved[1], everything)
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
@@ -229,11 +204,6 @@ class Replicates:
             name: metric.value(k, self._sizes, [counts[each] for each in self._requests[name]])
             for name, (metric, k) in self._metrics.items()
         }
-
-
-def _halved(points: IndexedPoints, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
-    halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
-    return ResampledSet(points, lists, halves)
 
 
 def least_for_interval(name: str, k: int) -> int:

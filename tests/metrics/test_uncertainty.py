@@ -29,18 +29,18 @@ KS |= {"density": 4, "symmetric_precision": 2}
 COUNT = 6
 
 
-def sides_of(real: NDArray, fake: NDArray, device: str = "cpu"):
+def sides_of(real: NDArray, fake: NDArray, device: str = "cpu", ties: str = "closed"):
     sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
     placed = list(map(Projection.around(sets[0]).place, sets))
-    return tuple(
-        (points, Neighborhood.from_points(points, [BallKind(1)], keep=64).lists) for points in placed
-    )
+    return tuple(Neighborhood.from_points(points, [BallKind(1)], ties=ties, keep=64) for points in placed)
 
 
-def values_of(real: NDArray, fake: NDArray, ks=KS, device="cpu", **options) -> dict[str, torch.Tensor]:
-    sides = sides_of(real, fake, device)
+def values_of(
+    real: NDArray, fake: NDArray, ks=KS, device="cpu", ties="closed", **options
+) -> dict[str, torch.Tensor]:
+    sides = sides_of(real, fake, device, ties)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    cross_counts(sides[0][0], sides[1][0], consumers=[halves.counter])
+    cross_counts(sides[0].points, sides[1].points, consumers=[halves.counter])
     return halves.values()
 
 
