@@ -13,7 +13,7 @@ distances many times, and need equal distances only for equal vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Tiles, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
-from genpr.neighbors.search import ClosestPairs, Pairs, in_reach, row_blocks, sweep
+from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
 from genpr.validation import Ties
 
 
@@ -153,37 +153,57 @@ def near_candidates(points: IndexedPoints, k: int, search: Search) -> tuple[Dire
     Rows with k copies have none; their copies are the second result, (n, k) int64, -1 for all other rows.
     """
     sq_reach, copies = _first_reach(points, k, search)
-    x, closest, n = points.features, ClosestPairs.empty(sq_reach, k), len(sq_reach)
-    least = profile_of(points.device).differences_from * n
+    return DirectedPairs.from_pairs(_closest_pairs(points, k, sq_reach, search), sq_reach), copies
+
+
+def _closest_pairs(
+    rows: IndexedPoints, k: int, sq_reach: Tensor, search: Search, points: IndexedPoints | None = None
+) -> Pairs:
+    """All pairs within the reach of one of their `rows`, which shrinks in place to the distance of its k nearest.
+
+    Pairs are those of `rows` with each other, or of a row and one of the `points`.
+    """
+    others, n, is_within = rows if points is None else points, len(rows), points is None
+    x, y, least = rows.features, others.features, profile_of(rows.device).differences_from * n
 
     def sharpen(pairs: Pairs) -> Pairs:
         if least:
             if len(pairs) < max(_MASSES, least):
                 return pairs
-            before, pairs = len(pairs), shrunk(in_reach(pairs, sq_reach))
+            before, pairs = len(pairs), shrunk(closest.in_reach(pairs))
             if 2 * len(pairs) < before:
                 return pairs
         else:
-            pairs = in_reach(pairs, sq_reach)
-        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j))
+            pairs = closest.in_reach(pairs)
+        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
         # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
-        return pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
+        pairs = pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
+        if is_within or len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
+            return pairs
+        # Many points at one distance, as on a lattice, which no bounds can order.
+        return _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
 
     def shrunk(pairs: Pairs) -> Pairs:
-        batch = ClosestPairs.empty(sq_reach, k)
+        batch = ClosestPairs.empty(sq_reach, k, is_within=is_within)
         batch.add(pairs)
         return batch.pairs()
 
-    for pairs in sweep(points, sq_reach, search, sharpen):
+    nothing = torch.full((len(others),), -torch.inf, dtype=torch.float64, device=rows.device)
+    closest = ClosestPairs.empty(sq_reach, k, is_within=is_within)
+    for pairs in sweep(rows, sq_reach, search, sharpen, None if is_within else (others, nothing)):
         closest.add(pairs)
     communicator = search.workers.communicator
-    if communicator.size > 1:
-        # A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept. So the pairs of all ranks
-        # that are within reach are those of a single process.
-        of_ranks, closest = closest.pairs().all_gather(communicator), ClosestPairs.empty(sq_reach, k)
-        for pairs in of_ranks:
-            closest.add(pairs)
-    return DirectedPairs.from_pairs(closest.pairs(), sq_reach), copies
+    if communicator.size == 1:
+        return closest.pairs()
+    # A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept. So the pairs of all ranks
+    # that are within reach are those of a single process.
+    of_ranks, closest = (
+        closest.pairs().all_gather(communicator),
+        ClosestPairs.empty(sq_reach, k, is_within=is_within),
+    )
+    for pairs in of_ranks:
+        closest.add(pairs)
+    return closest.pairs()
 
 
 def _first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
@@ -259,8 +279,6 @@ def _around(points: IndexedPoints, block: Tensor, k: int, spaced: Tensor) -> Ten
     return block if len(block) > k else spaced
 
 
-# Minimum pairs per merge: in all, and as a multiple of k per query.
-_BATCH, _PER_QUERY = 2**16, 4
 _CROWD = 2**15  # pairs of one batch from which on they are reduced at once
 _SURPLUS = 256  # copies beyond the k-th from which on the search leaves them out
 
@@ -284,27 +302,14 @@ def nearest_between(
         kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
         if kept is not None:
             points = points.projection.place(points.features[kept])
-        x, y, sq_reach = queries.features, points.features, _first_reach_between(queries, points, k, search)
-        nothing = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
-        is_slow = profile_of(points.device).differences_from > 0
-
-        def sharpen(pairs: Pairs) -> Pairs:
-            pairs = pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
-            if is_slow:
-                pairs = _within_kth(pairs, sq_reach, k)
-            pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
-            pairs = _within_kth(pairs, sq_reach, k)
-            if len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
-                return pairs
-            # Many points at one distance, as on a lattice, which no bounds can order.
-            pairs = _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
-            return _within_kth(pairs, sq_reach, k)
-
-        nearest = _Nearest(queries, points, k, sq_reach, search.workers)
-        for pairs in sweep(queries, sq_reach, search, sharpen, (points, nothing)):
-            nearest.add(pairs)
-        index, sq = nearest.resolved()
-        return index if kept is None else kept[index], sq
+        sq_reach = _first_reach_between(queries, points, k, search)
+        pairs = _closest_pairs(queries, k, sq_reach, search, points)
+        x, y, most = queries.features, points.features, profile_of(points.device).verified
+        batches = list(zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True))
+        exact = search.workers.map_shared(lambda batch: (sq_distances_at(x, y, *batch),), batches)
+        pairs = _first_k(pairs, torch.cat([sq for (sq,) in exact]), k)
+    index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
+    return index if kept is None else kept[index], sq
 
 
 def _without_surplus(features: Tensor, k: int) -> Tensor | None:
@@ -356,82 +361,15 @@ def _first_reach_between(queries: IndexedPoints, points: IndexedPoints, k: int, 
     return sq_reach
 
 
-@dataclass(slots=True)
-class _Nearest:
-    """The pairs so far that may be among the k nearest points of a query."""
-
-    queries: IndexedPoints
-    points: IndexedPoints
-    k: int
-    sq_reach: Tensor
-    workers: Workers
-    _kept: list[Pairs] = field(default_factory=list)
-    _waiting: int = 0
-
-    def add(self, pairs: Pairs) -> None:
-        """Add pairs, none of which was added before."""
-        self._kept.append(pairs)
-        self._waiting += len(pairs)
-        worth = max(_BATCH, _PER_QUERY * self.k * len(self.queries))
-        if self._waiting < worth:
-            return
-        left = _within_kth(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach, self.k)
-        if len(left) > worth // 2:  # ties that no bounds can order
-            left = self._with_exact_distances(left)
-        self._kept, self._waiting = [left], 0
-
-    def resolved(self) -> tuple[Tensor, Tensor]:
-        """Indices and squared distances (m, k), after all pairs within reach were added."""
-        communicator, shape = self.workers.communicator, (-1, self.k)
-        pairs = self._with_exact_distances(
-            _within_kth(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach, self.k)
-        )
-        if communicator.size > 1:  # each query belongs to one rank
-            pairs = Pairs.joined(pairs.all_gather(communicator))
-            pairs = pairs.at(pairs.i.argsort(stable=True))
-        return pairs.j.view(shape), pairs.sq_lower.view(shape)
-
-    def _with_exact_distances(self, pairs: Pairs) -> Pairs:
-        x, y = self.queries.features, self.points.features
-        most = profile_of(pairs.i.device).verified
-        batches = zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True)
-        sq = torch.cat(list(self.workers.map(lambda batch: sq_distances_at(x, y, *batch), batches)))
-        return _first_k(pairs, sq, self.k)
-
-
-def _within_kth(pairs: Pairs, sq_reach: Tensor, k: int) -> Pairs:
-    """The pairs that may be among the k nearest of their queries, whose reach (m,) shrinks in place.
-
-    Pairs left out earlier are beyond the reach given by k pairs that are still here.
-    """
-    if len(pairs) == 0:
-        return pairs
-    order = _in_order(pairs.i, pairs.sq_upper)
-    i, sq_upper = pairs.i[order], pairs.sq_upper[order]
-    is_kth = _ranks(i) == k - 1
-    rows = i[is_kth]
-    sq_reach[rows] = torch.minimum(sq_reach[rows], sq_upper[is_kth])
-    return pairs.select(pairs.sq_lower <= sq_reach[pairs.i])
-
-
 def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
-    """The first k pairs of each query, ordered by exact squared distances `sq` (p,), then by points."""
-    by_point = pairs.j.argsort()
-    order = by_point[_in_order(pairs.i[by_point], sq[by_point])]
-    order = order[_ranks(pairs.i[order]) < k]
+    """The first k pairs of each row, ordered by exact squared distances `sq` (p,), then by points."""
+    order = pairs.j.argsort()
+    order = order[sq[order].argsort(stable=True)]
+    order = order[pairs.i[order].argsort(stable=True)]
+    rows = pairs.i[order]
+    rank = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows)
+    order = order[rank < k]
     return Pairs(pairs.i[order], pairs.j[order], sq[order], sq[order])
-
-
-def _in_order(rows: Tensor, values: Tensor) -> Tensor:
-    """The stable order by rows, then by values."""
-    order = values.argsort(stable=True)
-    return order[rows[order].argsort(stable=True)]
-
-
-def _ranks(rows: Tensor) -> Tensor:
-    """The rank, from 0, of each entry of ascending (p,) `rows` among the entries of its row."""
-    place = torch.arange(len(rows), device=rows.device)
-    return place - torch.searchsorted(rows, rows)
 
 
 _ROWS, _COLUMNS = 512, 4096  # per product
@@ -463,12 +401,9 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
     batches += sweep(queries, sq_reach, search, distances_of, (points, nothing))
     own = (torch.cat(each) for each in zip(*batches, strict=True))
     i, j, sq = (torch.cat(search.workers.communicator.all_gather(each)) for each in own)
-    order = j.argsort()  # so that the first of equally far points is listed, whichever thread came first
-    order = order[sq[order].argsort(stable=True)]
-    order = order[i[order].argsort(stable=True)]
-    first = torch.searchsorted(i[order], everything[: len(rows)])
-    order = order[first[:, None] + everything[:length]]
-    return NeighborLists(j[order], sq[order])
+    # Of equally far points, the first is listed, whichever thread came first.
+    nearest = _first_k(Pairs(i, j, sq, sq), sq, length)
+    return NeighborLists(nearest.j.view(-1, length), nearest.sq_lower.view(-1, length))
 
 
 def _first_reach_of_rows(

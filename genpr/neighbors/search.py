@@ -67,14 +67,15 @@ class ClosestPairs:
 
     sq_reach: Tensor  # (n,) float64, within which the row has k others; -inf for rows that need none
     smallest: Tensor  # (n, k) float64, ascending: smallest upper bounds to distinct rows found
+    is_within: bool  # whether pairs are those of one set, and count for both of their rows
     _waiting: list[Pairs] = field(default_factory=list)
     _kept: list[Pairs] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, sq_reach: Tensor, k: int) -> ClosestPairs:
+    def empty(cls, sq_reach: Tensor, k: int, *, is_within: bool = True) -> ClosestPairs:
         """No pairs yet."""
-        n = len(sq_reach)
-        return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))
+        smallest = sq_reach.new_full((len(sq_reach), k), torch.inf)
+        return cls(sq_reach, smallest, is_within)
 
     def add(self, pairs: Pairs) -> None:
         """Add pairs, none of which was added before."""
@@ -90,21 +91,24 @@ class ClosestPairs:
     def pairs(self) -> Pairs:
         """The added pairs that are still within reach of one of their rows."""
         self._settle()
-        kept = [in_reach(pairs, self.sq_reach) for pairs in self._kept]
+        kept = list(map(self.in_reach, self._kept))
         self._kept.clear()
         return Pairs.joined(kept, self.sq_reach.device)
 
+    def in_reach(self, pairs: Pairs) -> Pairs:
+        """The pairs that may be within the reach of one of their rows."""
+        reach = self.sq_reach[pairs.i]
+        if self.is_within:
+            reach = torch.maximum(reach, self.sq_reach[pairs.j])
+        return pairs.select(pairs.sq_lower <= reach)
+
     def _settle(self) -> None:
-        pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
+        pairs = self.in_reach(Pairs.joined(self._waiting, self.sq_reach.device))
         self._waiting.clear()
-        _keep_smallest(self.smallest, torch.cat([pairs.i, pairs.j]), pairs.sq_upper.repeat(2))
+        rows = torch.cat([pairs.i, pairs.j]) if self.is_within else pairs.i
+        _keep_smallest(self.smallest, rows, pairs.sq_upper.repeat(1 + self.is_within))
         torch.minimum(self.sq_reach, self.smallest[:, -1], out=self.sq_reach)
-        self._kept.append(in_reach(pairs, self.sq_reach))
-
-
-def in_reach(pairs: Pairs, sq_reach: Tensor) -> Pairs:
-    """The pairs of one set that may be within the reach of one of their rows."""
-    return pairs.select(pairs.sq_lower <= torch.maximum(sq_reach[pairs.i], sq_reach[pairs.j]))
+        self._kept.append(self.in_reach(pairs))
 
 
 def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:

@@ -50,16 +50,15 @@ def test_ties_go_to_the_lowest_index(kind, k, rng):
     "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_center"]
 )
 def test_time_of_merging_changes_nothing(case, portion, crowd, set_sizes, monkeypatch):
-    monkeypatch.setattr(nearest, "_BATCH", portion)
-    monkeypatch.setattr(nearest, "_PER_QUERY", 0)
+    monkeypatch.setattr(nearest, "_MASSES", crowd)
     monkeypatch.setattr(nearest, "_CROWD", crowd)
-    set_sizes(min_pairs=40)
+    set_sizes(min_pairs=40, min_held=portion)
     real, fake = (features[:60] for features in feature_cases.make(case))
     _check(fake, real, 3, engine=Engine(11, 13))
 
 
 def test_many_points_at_one_distance_are_reduced_when_found(monkeypatch, recorded):
-    added = recorded(1, "nearest._Nearest.add")
+    added = recorded(1, "nearest.ClosestPairs.add")
     monkeypatch.setattr(nearest, "_CROWD", 100)
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     _check(np.zeros((30, 200), dtype=np.float32), points, 3)
