@@ -18,7 +18,7 @@ from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import near_sq_distances, sq_distances_at
 from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance
 from genpr.neighbors.index import IndexedPoints, is_suitable
-from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_candidates, padded
+from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach, padded
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
@@ -119,7 +119,8 @@ class Neighborhood:
         most = max(keep, *ks)
         inputs = {"features": points, "balls": "; ".join(map(str, balls)), "ties": ties, "keep": keep}
         with engine.search(points.device, advance, **inputs) as search:
-            near, copies = near_candidates(points, most, search)
+            sq_reach, copies = first_reach(points, most, search)
+            near = DirectedPairs.from_pairs(closest_pairs(points, most, sq_reach, search), sq_reach)
             settled, workers = copies[:, 0] >= 0, search.workers
             lists = _lists(features, near, copies[:, :keep], workers)
             if keep > ks[-1]:

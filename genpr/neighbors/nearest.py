@@ -147,16 +147,7 @@ _MASSES = 2**15  # pairs at once
 _SPREAD_JOINED, _SPREAD_SHARE = 4096, 32  # columns for a first reach in large tiles: 4,096 or one row in 32
 
 
-def near_candidates(points: IndexedPoints, k: int, search: Search) -> tuple[DirectedPairs, Tensor]:
-    """For each row, the others that may be among its `k` nearest, or as near as these.
-
-    Rows with k copies have none; their copies are the second result, (n, k) int64, -1 for all other rows.
-    """
-    sq_reach, copies = _first_reach(points, k, search)
-    return DirectedPairs.from_pairs(_closest_pairs(points, k, sq_reach, search), sq_reach), copies
-
-
-def _closest_pairs(
+def closest_pairs(
     rows: IndexedPoints, k: int, sq_reach: Tensor, search: Search, points: IndexedPoints | None = None
 ) -> Pairs:
     """All pairs within the reach of one of their `rows`, which shrinks in place to the distance of its k nearest.
@@ -206,7 +197,7 @@ def _closest_pairs(
     return closest.pairs()
 
 
-def _first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
+def first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
     """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its block and near the center.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
@@ -303,7 +294,7 @@ def nearest_between(
         if kept is not None:
             points = points.projection.place(points.features[kept])
         sq_reach = _first_reach_between(queries, points, k, search)
-        pairs = _closest_pairs(queries, k, sq_reach, search, points)
+        pairs = closest_pairs(queries, k, sq_reach, search, points)
         x, y, most = queries.features, points.features, profile_of(points.device).verified
         batches = list(zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True))
         exact = search.workers.map_shared(lambda batch: (sq_distances_at(x, y, *batch),), batches)
