@@ -197,6 +197,11 @@ def _is_pinned(tensor: Tensor, *_: object) -> bool:
     return not isinstance(tensor, PracticeTensor) and tensor.untyped_storage()._cdata in _pinned
 
 
+def _record_stream(tensor: Tensor, *_: object) -> None:
+    if not isinstance(tensor, PracticeTensor):
+        _refuse(RuntimeError("record_stream is only for tensors on CUDA"))
+
+
 # What CUDA refuses
 
 _COPIES = {"_to_copy", "copy_", "copy", "set_"}
@@ -565,7 +570,9 @@ def practice_device(**settings: Any) -> Iterator[PracticeDevice]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(torch.cuda, **_of_torch_cuda()))
-        stack.enter_context(patch.multiple(Tensor, pin_memory=_pin, is_pinned=_is_pinned))
+        stack.enter_context(
+            patch.multiple(Tensor, pin_memory=_pin, is_pinned=_is_pinned, record_stream=_record_stream)
+        )
         stack.enter_context(patch.object(threading.Thread, "run", run_with_mode))
         stack.callback(torch._C._set_only_lift_cpu_tensors, lifts)
         torch._C._set_only_lift_cpu_tensors(True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
+from functools import cache, partial
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
@@ -37,7 +37,6 @@ from genpr.features.custom import (
 )
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
-from genpr.features.uploads import Uploads
 from genpr.images.decode import Decoded, content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
 from genpr.images.item import ImageSource, Item, known_length, passed_over, printable
@@ -58,6 +57,7 @@ _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
 _WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run incomplete
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
 _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
+_UPLOAD_BYTES = 2**26  # of a stack of images; a batch of 64 images of 256 x 256 pixels takes a fifth
 _HASH = 32
 _COMPARED = 16  # runs of as many images, of which ranks compare the contents
 _EMBEDDED = 8  # of these images, which every rank embeds
@@ -613,7 +613,6 @@ class ForwardPass:
                 self.prepare_on_host = prepare
         self.mixes_sizes = self._prepare is not None
         self.is_on_gpu = self.device.type == "cuda"
-        self._uploads = Uploads(self.device) if self.is_on_gpu else None
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
 
     def embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
@@ -661,13 +660,13 @@ class ForwardPass:
 
     def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
         """Embed images with copies of the last one up to `size`."""
-        if self._uploads is None:
+        if not self.is_on_gpu:
             padded = [*images, *[images[-1]] * (size - len(images))]
             if self._prepare is not None:
                 padded = [self._prepare(image.to(self.device, copy=True)) for image in padded]
             batch = torch.stack(padded).to(self.device)
         else:
-            batch = self._uploaded(images, size, self._uploads)
+            batch = self._uploaded(images, size)
         with batch_errors(self.extractor, batch):
             output = self._run(batch)
         expected = (size, self.extractor.dim)
@@ -678,12 +677,12 @@ class ForwardPass:
         # The output may be on another GPU of the network, whose stream `issue` does not wait for.
         return output[: len(images)].to(self.device, torch.float32)
 
-    def _uploaded(self, images: Sequence[Tensor], size: int, uploads: Uploads) -> Tensor:
+    def _uploaded(self, images: Sequence[Tensor], size: int) -> Tensor:
         """The stack of prepared images on a CUDA device."""
         parts = []
-        for stack in uploads.send(images):  # must be copied or resized before the next one
+        for stack in _stacks_on(self.device, images):
             if self._prepare is None:
-                parts.append(stack.clone(memory_format=torch.contiguous_format))
+                parts.append(stack.contiguous())
             elif getattr(self.extractor, "prepares_stacks", False) is True:
                 parts.append(self._prepare(stack))
             else:
@@ -693,3 +692,32 @@ class ForwardPass:
             parts.append(last.expand(size - len(images), *last.shape[1:]))
         # Full and padded batches have one memory layout, since convolutions may round differently in another.
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous()
+
+
+def _stacks_on(device: torch.device, images: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Stacks (n, ...) of consecutive images of one shape on a CUDA device, in the order and memory format of the images.
+
+    Copies run on a stream of their own, at the same time as the network. torch keeps the pinned memory until the copy is done, and
+    the stack until the work that was issued before it is freed is done.
+    """
+    network, copies = torch.cuda.current_stream(device), _stream_of_copies(device)
+    for (shape, strides, _), group in groupby(images, lambda each: (each.shape, each.stride(), each.dtype)):
+        members, is_permuted = list(group), len(shape) == 3 and strides[0] == 1
+        if is_permuted:  # decoded pixels, which would be copied more slowly
+            members = [image.permute(1, 2, 0) for image in members]
+        step = max(1, _UPLOAD_BYTES // members[0].nbytes)
+        for part in (members[start : start + step] for start in range(0, len(members), step)):
+            sides = (len(part), *part[0].shape)
+            pinned = torch.empty(sides, dtype=part[0].dtype, device="cpu", pin_memory=True)
+            torch.stack(part, out=pinned)
+            with torch.cuda.stream(copies):
+                stack = pinned.to(device, non_blocking=True)
+            network.wait_stream(copies)
+            stack.record_stream(network)
+            yield stack.permute(0, 3, 1, 2) if is_permuted else stack
+
+
+@cache
+def _stream_of_copies(device: torch.device) -> torch.cuda.Stream:
+    """The stream of copies of a device; a single one, since torch caches freed memory per stream."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageData, ImageSource, printable
-from genpr.images.paths import expand, split_columns
+from genpr.images.paths import expand
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.notices import notice
@@ -72,7 +72,7 @@ def open_input(source: object, role: str) -> OpenedInput:
 
 def _open_features(text: str) -> FeatureSet | None:
     """The features in the file or files that a path or pattern names; None if it names images."""
-    several = None if split_columns(text)[1] else expand(text)
+    several = expand(text)
     if several is None:
         return load_features(Path(text)) if text and holds_features(Path(text)) else None
     are_features = [holds_features(path) for path in several]

@@ -1,4 +1,4 @@
-"""Uploads of images to a CUDA device: reuse of buffers, stacks of one size, few kernels and synchronizations."""
+"""Copies of images to a CUDA device: stacks of one size, few kernels and synchronizations."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import genpr
+from genpr.features import embed
 from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import RESIZE_RULES
-from genpr.features.uploads import Uploads
 
 EXACT = [rule for rule in RESIZE_RULES.values() if rule.exact_on_device]
 SIZES = [(5, 4), (3, 9), (5, 4), (7, 7), (1, 1)]
@@ -26,50 +26,12 @@ def resizing(rule, device):
 
 
 @pytest.mark.gpu
-def test_buffer_is_reused_only_after_the_work_on_its_images(rng, monkeypatch):
-    class Watched(torch.cuda.Event):
-        covers = known = -1
-
-        def record(self, *stream):
-            self.covers = issued
-            super().record(*stream)
-
-        def synchronize(self):
-            self.known = self.covers
-            super().synchronize()
-
-    def wait_stream(network, copies, wait=torch.cuda.Stream.wait_stream):
-        awaited.append(copies)
-        wait(network, copies)
-
-    awaited = []
-    monkeypatch.setattr(torch.cuda, "Event", Watched)
-    monkeypatch.setattr(torch.cuda.Stream, "wait_stream", wait_stream)
-    uploads = Uploads(torch.device("cuda"), buffers=2, limit=300)
-    batches = [[torch.from_numpy(each) for each in random_images(rng, 2 + number % 3)] for number in range(9)]
-    batches[5] = [image.float() for image in batches[5]]
-    stacks = (stack for batch in batches for stack in uploads.send(batch))
-    issued, held, filled = -1, {}, {}  # the last stack that was read, and that of each buffer, and its bytes
-    for number, image in enumerate(image for batch in batches for image in batch):
-        assert torch.equal(next(stacks).cpu(), image[None])
-        for buffer in uploads.buffers:
-            if not torch.equal(buffer.pinned, filled.get(buffer, buffer.pinned)):
-                assert buffer.done.known >= held.get(buffer, -1)
-                assert buffer.done.known < max(issued, 0), "the latest work is not waited for"
-                assert awaited, "the network waits for the copy"
-                awaited.clear()
-            filled[buffer] = buffer.pinned.clone()
-        held[uploads.buffers[-1]] = issued = number
-    assert all(0 < len(each.pinned) <= 300 for each in held)
-    assert issued == 26
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
-def test_batches_of_mixed_sizes_equal_single_images_to_the_bit(rng, rule):
+def test_batches_of_mixed_sizes_equal_single_images_to_the_bit(rng, monkeypatch, rule):
     images = random_images(rng, 33)
     expected = torch.cat([genpr.embed([image], resizing(rule, "cpu"), batch_size=1) for image in images])
-    for batch_size in (1, 4, 33):
+    for batch_size, limit in ((1, 2**26), (4, 2**26), (33, 2**26), (33, 300)):
+        monkeypatch.setattr(embed, "_UPLOAD_BYTES", limit)
         assert torch.equal(genpr.embed(images, resizing(rule, "cuda"), batch_size=batch_size), expected)
     same = torch.from_numpy(np.stack(images[::5])).permute(0, 3, 1, 2)
     assert torch.equal(rule.resize(same, 8), torch.stack([rule.resize(image, 8) for image in same]))
@@ -105,10 +67,12 @@ def test_batch_takes_few_kernels_and_one_copy_in_each_direction(rng, gpu, monkey
     if gpu is None:
         return
     gpu.reset()
-    behind = {}
+    behind, recorded = {}, []
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *each: recorded.append(each))
     monkeypatch.setattr(torch.cuda, "Event", Watched)
     assert torch.equal(genpr.embed(images, extractor), expected)
     assert {1, 2, 3} <= {*behind.values()}, "features are waited for behind their copy"
+    assert len(recorded) == 3, "the network's stream uses memory of the stream of copies"
     assert gpu.copies == {"to device": 3, "to host": 3}
     assert gpu.kernels < 3 * 25
-    assert gpu.synchronizations.total() == 6, "for a buffer and for the features"
+    assert gpu.synchronizations.total() == 3, "for the features"
