@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from genpr.errors import DataError, ImageError, UsageError, short
+from genpr.errors import DataError, ImageError, UsageError, short, some
 from genpr.images.arrays import check_images, is_tensor, pixels_of
 from genpr.images.decode import decode, load_pillow
 from genpr.images.folder import read_file
@@ -29,7 +29,7 @@ from genpr.images.item import (
     check_encoded_size,
     unreadable_error,
 )
-from genpr.images.parquet import Columns, columns_of, labels_in, several_splits_error
+from genpr.images.parquet import Columns, columns_of, labels_in
 from genpr.images.paths import is_remote
 from genpr.images.policy import DecodePolicy
 from genpr.notices import Notice
@@ -220,8 +220,9 @@ def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 -
     import datasets
 
     if isinstance(source, Mapping):
-        raise several_splits_error(name, [str(each) for each in source], 'dataset["train"]')
-    columns = columns_of(source.features.arrow_schema, None, name)
+        text = f"{name} holds several splits of a data set ({some(source, 8)}); pass one, such as dataset['train']"
+        raise UsageError(text, code="several-splits", path=name)
+    columns = columns_of(source.features.arrow_schema, name)
     if not len(source):
         raise DataError(f"{name} has no images (it has no rows)", code="no-images", path=name)
     raw = source.with_format(None).cast_column(columns.image, datasets.Image(decode=False))

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from genpr.errors import DataError, ResourceError, UsageError, short, some
 from genpr.images.archive import reraise_corrupt
-from genpr.images.folder import walk_files
 from genpr.images.item import (
-    ConcatSource,
     IndexedSource,
     Item,
     SourceLabels,
     check_encoded_size,
-    concat_sources,
     unreadable_error,
 )
 from genpr.limits import is_bomb, parse_json
@@ -30,12 +25,10 @@ from genpr.storage import open_regular
 
 _LABEL_NAME = "label"  # of a label column without metadata about classes
 _MAX_CLASS_NAME = 1000  # characters of the name of a class
-_SUFFIX = ".parquet"
-_SHARD = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
-_SPLIT = re.compile(r"(train|test|val|valid|validation|dev|eval)(?![A-Za-z])")
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, instead of a whole row group
 _LABELS_AT_ONCE = 8192
+_KEEP_ONE = "keep one (pyarrow.parquet.read_table with columns, or select_columns of a datasets.Dataset)"
 _BATCH_BYTES = 2**26
 
 
@@ -49,33 +42,24 @@ class Columns:
     classes: dict[str, tuple[str, ...]]
 
 
-def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
-    """Find the columns of images and labels; `choice` is the text after "#" in the path ("image,label")."""
-    image, _, label = (choice or "").partition(",")
+def columns_of(schema: Any, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
+    """Find the columns of images and labels."""
     fields = {field.name: field.type for field in schema}
-    for column in filter(None, (image, label)):
-        if column not in fields:
-            text = f"{name} has no column {short(column)!r}; {_describe_columns(schema)}"
-            raise UsageError(text, code="no-column", path=name)
     features = _features(schema.metadata)
     kinds = {each: _holds_bytes(kind) for each, kind in fields.items()}
     binary = {each: is_struct for each, is_struct in kinds.items() if is_struct is not None}
     declared = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
-    candidates = [image] if image else declared or [each for each in binary if binary[each]] or list(binary)
+    candidates = declared or [each for each in binary if binary[each]] or list(binary)
     if len(candidates) > 1:
-        shown = f"{name.removesuffix(f'#{choice}')}#{short(candidates[0])}"
-        text = f"{name} has several columns that may be the images: {some(candidates, 12)}; name one, as in '{shown}'"
+        text = f"{name} has several columns that may be the images: {some(candidates, 12)}; {_KEEP_ONE}"
         raise UsageError(text, code="several-columns", path=name)
-    if not candidates or candidates[0] not in binary:
-        text = f"{name} has no column of images, their bytes alone or as {{bytes, path}}; {_describe_columns(schema)}"
+    if not candidates:
+        columns = [f"{short(field.name)} ({short(str(field.type))})" for field in schema]
+        text = f"{name} has no column of images, their bytes alone or as {{bytes, path}}"
+        text += f"; its columns: {some(columns, 12, longest=90)}"
         raise DataError(text, code="no-images", path=name)
-    if label and not _is_class(fields[label]):
-        text = (
-            f"{name}: column {short(label)} is of type {short(str(fields[label]))}, not integers or strings"
-        )
-        raise DataError(text, code="labels-damaged", path=name)
     classes = {each: names for each in fields if (names := _class_names(features.get(each, {}))) is not None}
-    labels = [label] if label else [each for each in classes if _is_class(fields[each])]
+    labels = [each for each in classes if _is_class(fields[each])]
     if not labels and _LABEL_NAME in fields and _is_class(fields[_LABEL_NAME]):
         labels = [_LABEL_NAME]
     return Columns(candidates[0], bool(binary[candidates[0]]), tuple(labels), classes)
@@ -110,11 +94,6 @@ def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
     return name.startswith(("int", "uint")) or name in {"string", "large_string", "string_view"}
 
 
-def _describe_columns(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
-    columns = [f"{short(field.name)} ({short(str(field.type))})" for field in schema]
-    return f"its columns: {some(columns, 12, longest=90)}"
-
-
 def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN401 - pyarrow has no types
     """The bytes of a scalar."""
     data = value["bytes"] if is_struct and value.is_valid else value
@@ -137,8 +116,7 @@ def labels_in(
     if not columns.labels:
         return None
     if len(columns.labels) > 1:
-        shown = f"{origin}#{short(columns.image)},{short(columns.labels[0])}"
-        text = f"{origin} has several columns of classes: {some(columns.labels, 12)}; name one, as '{shown}'"
+        text = f"{origin} has several columns of classes: {some(columns.labels, 12)}; {_KEEP_ONE}"
         raise DataError(text, code="no-labels", path=origin)
     (label,) = columns.labels
     names = columns.classes.get(label)
@@ -156,12 +134,6 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     known = "an integer or a name" if names is None else f"0 to {len(names) - 1}"
     text = f"{origin}: {short(repr(value))} in column {short(label)} is not a class; needed is {known}"
     raise DataError(text, code="labels-damaged", path=origin)
-
-
-def several_splits_error(name: str, splits: Sequence[str], example: str) -> UsageError:
-    """The error for several splits where one is needed; `example` shows how to select one."""
-    text = f"{name} holds several splits of a data set ({some(splits, 8)}); name one, such as {example!r}"
-    return UsageError(text, code="several-splits", path=name)
 
 
 @dataclass(frozen=True)
@@ -208,12 +180,12 @@ class ParquetSource(IndexedSource):
             return labels_in(self.columns, values, self.name)
 
 
-def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSource:
+def open_parquet(path: Path, name: str) -> ParquetSource:
     """Find the images of a parquet file from its footer, without reading any."""
     with _opened(path) as file:
         metadata = file.metadata
         groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-        columns = columns_of(file.schema_arrow, choice, name)
+        columns = columns_of(file.schema_arrow, name)
         total, size = sum(groups), path.stat().st_size
         if total and (min(groups) < 0 or total > max(_ROWS_OF_ANY_FILE, size)):
             raise ValueError(f"it claims {total:,} images in {size:,} bytes")
@@ -255,27 +227,3 @@ def _opened(path: Path) -> Iterator[Any]:
         parquet.ParquetFile(raw, **options) as file,
     ):
         yield file
-
-
-def parquet_files(folder: Path) -> list[str]:
-    """Relative paths of the parquet files below a folder, such as one from `hf download`, ordered by their bytes."""
-    return sorted((each for each in walk_files(folder) if each.lower().endswith(_SUFFIX)), key=os.fsencode)
-
-
-def open_parquet_files(folder: Path, files: list[str], name: str, choice: str | None = None) -> ConcatSource:
-    """Open the parquet files of a folder as one source, if they are one split of one data set ("several-splits")."""
-    splits = dict(reversed([split for each in files if (split := _split_of(PurePosixPath(each)))]))
-    if len(splits) > 1:
-        raise several_splits_error(name, sorted(splits), str(folder / splits[min(splits)]))
-    return concat_sources(
-        name, [folder / each for each in files], lambda path: open_parquet(path, str(path), choice)
-    )
-
-
-def _split_of(path: PurePosixPath) -> tuple[str, str] | None:
-    """The split that a path names, and a pattern for its files; None if it names none."""
-    if shard := _SHARD.fullmatch(path.name):
-        return str(path.parent / shard[1]), f"{path.parent / shard[1]}-*{_SUFFIX}"
-    if named := _SPLIT.match(path.name):
-        return str(path.parent / named[1]), f"{path.parent / named[1]}*{_SUFFIX}"
-    return (str(path.parent), str(path.parent)) if _SPLIT.fullmatch(path.parent.name) else None

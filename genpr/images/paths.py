@@ -1,4 +1,4 @@
-"""Paths on the command line: patterns, and column names after "#".
+"""Paths on the command line: patterns.
 
 genpr expands patterns, so that thousands of shards can be given as one source in a fixed order.
 """
@@ -36,15 +36,6 @@ def expand(text: str) -> tuple[Path, ...] | None:
     if len(alternatives) == 1 and not _WILD.search(alternatives[0]):
         return None
     return _existing(alternatives, text)
-
-
-def split_columns(text: str) -> tuple[str, str | None]:
-    """A path or pattern, and the columns of parquet files after "#", or None."""
-    base, sign, choice = text.rpartition("#")
-    if not sign or not base or os.path.lexists(text):
-        return text, None
-    is_meant = base.lower().endswith(".parquet") or Path(base).is_dir() or _WILD.search(base)
-    return (base, choice) if is_meant else (text, None)
 
 
 def is_remote(text: str) -> bool:
@@ -134,13 +125,11 @@ def _names_in(folder: str) -> list[str]:
 
 def paths_of(text: str) -> tuple[Path, ...]:
     """The paths of a source: those that match a pattern, or a single one."""
-    text, _ = split_columns(text)
     return expand(text) or (Path(text),)
 
 
 def check_exists(text: str) -> None:
     """Refuse a path or pattern without a match ("path-not-found"), before anything is opened and without importing torch."""
-    text, _ = split_columns(text)
     if expand(text) is None and (not text or not os.path.exists(Path(text))):  # noqa: PTH110 - a Path raises for long names
         raise path_not_found(text)
 

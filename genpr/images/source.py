@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import ResourceError, UsageError
 from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
@@ -29,8 +29,8 @@ from genpr.images.item import (
     known_length,
     suffix_of,
 )
-from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
-from genpr.images.paths import expand, path_not_found, split_columns
+from genpr.images.parquet import open_parquet
+from genpr.images.paths import expand, path_not_found
 
 _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
@@ -56,13 +56,8 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
         name = name or text
-        choice = None
-        if not os.path.lexists(text):
-            text, choice = split_columns(text)
-            several = expand(text)
-            if several is not None:
-                return _open_several(several, text, name, choice)
-        return _open_one(text, name, choice)
+        several = expand(text)
+        return _open_one(text, name) if several is None else _open_several(several, text, name)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -82,7 +77,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
     raise UsageError(text, code="source-kind")
 
 
-def _open_several(several: Sequence[Path], text: str, name: str, choice: str | None) -> ImageSource:
+def _open_several(several: Sequence[Path], text: str, name: str) -> ImageSource:
     """Open the paths that match the pattern `text`, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
@@ -90,13 +85,11 @@ def _open_several(several: Sequence[Path], text: str, name: str, choice: str | N
         message = f"the pattern {text!r} matches different kinds of sources: {listed}; make it more specific"
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
-        if choice is not None:
-            raise _no_column(text, choice)
         return FileSource(name, Path(), tuple(map(str, several)))
-    return concat_sources(name, several, lambda path: _open_one(str(path), str(path), choice))
+    return concat_sources(name, several, lambda path: _open_one(str(path), str(path)))
 
 
-def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
+def _open_one(text: str, name: str) -> ImageSource:
     path = Path(text)
     try:
         mode = path.stat().st_mode if text else 0
@@ -104,22 +97,9 @@ def _open_one(text: str, name: str, choice: str | None) -> ImageSource:
         mode = 0
     if not mode:
         raise path_not_found(text)
-    if not stat.S_ISDIR(mode):
-        return _open_file(path, name, choice, is_regular=stat.S_ISREG(mode))
-    try:
+    if stat.S_ISDIR(mode):
         return open_folder(path, name)
-    except DataError as error:  # it may be a folder from `hf download`
-        if error.code != "no-images" or not (files := parquet_files(path)):
-            raise
-    return open_parquet_files(path, files, name, choice)
-
-
-def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -> ImageSource:
-    suffix = suffix_of(str(path))
-    if suffix == ".parquet" and is_regular:
-        return open_parquet(path, name, choice)
-    if choice is not None:
-        raise _no_column(str(path), choice)
+    is_regular, suffix = stat.S_ISREG(mode), suffix_of(str(path))
     if suffix in _UNSAFE_SUFFIXES and is_regular:
         text = f"{path}: {suffix} files can execute code when they are loaded, so genpr does not load them; save images as .npz"
         raise ResourceError(text, code="unsafe-format", path=str(path))
@@ -131,11 +111,6 @@ def _open_file(path: Path, name: str, choice: str | None, *, is_regular: bool) -
     if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))
-
-
-def _no_column(text: str, choice: str) -> UsageError:
-    message = f"{text} has no columns, so none can be chosen with '#{choice}'"
-    return UsageError(message, code="no-column", path=text)
 
 
 def _kind_of(path: Path) -> str:

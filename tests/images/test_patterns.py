@@ -134,9 +134,6 @@ def test_number_sign_in_an_existing_name_is_part_of_it(here, make_zip):
     make_zip({"a.png": PNG}, name="issue#9.zip")
     assert len(open_source("issue#9.zip")) == 1
     assert raised(UsageError, open_source, "issue#8.zip").code == "path-not-found"
-    here("a/1.png")
-    for pattern in ("issue*.zip#image", "a/*#1.png"):
-        assert raised(UsageError, open_source, pattern).code == "no-column"
 
 
 # Several containers as one source ---------------------------------------------------------------------------
