@@ -315,47 +315,20 @@ class TarSource(MemberSource[tuple[str, int, int]]):
     path: Path = field(kw_only=True)
 
     def source_labels(self) -> SourceLabels | None:
-        """The labels of WebDataset samples: the `.cls` file beside each image, else the only one of its key."""
-        beside: dict[int, object] = {}  # by offset of the image
-        apart: dict[str, set[object]] = {}  # by key, of samples without an image
+        """The labels of WebDataset samples: the `.cls` file next to each image."""
+        label_at: dict[int, object] = {}  # by offset of the image
         with _opened_tar(self.path) as file:
             for key, sample in _samples(file):
-                labels = {self._label(file, name, *sample[name]) for name in sample if name.endswith(".cls")}
-                if len(labels) > 1:
-                    raise self._ambiguous(key)
-                images = [offset for name, (offset, _) in sample.items() if not name.endswith(".cls")]
-                if labels and images:
-                    beside |= dict.fromkeys(images, *labels)
-                elif labels:
-                    apart.setdefault(key, set()).update(labels)
-        if not beside and not apart:
-            return None
-        by_image, last = list[object](), ""
-        for name, offset, _ in map(self.members.__getitem__, range(len(self))):
-            label, others = beside.get(offset), apart.get(key_of(name), ())
-            if label is None and others:
-                if len(others) > 1 or name == last:
-                    raise self._ambiguous(key_of(name))
-                (label,) = others
-            by_image.append(label)
-            last = name
+                own = [name for name in sample if name.endswith(".cls")]
+                labels = {_label_in(file, name, *sample[name], self.name) for name in own}
+                images = [offset for name, (offset, _) in sample.items() if name not in own]
+                if len(labels) > 1 or (labels and not images):
+                    text = f"{self.name} has no image next to the label of the key {short(key)!r} (the name up to its first dot), or "
+                    text += "several labels; write each image next to its .cls file, with a key of its own"
+                    raise DataError(text, code="label-conflict", path=self.name)
+                label_at |= dict.fromkeys(images, *labels)
+        by_image = [label_at.get(self.members[row][1]) for row in range(len(self))]
         return SourceLabels(by_image, f"labels in {self.name}") if set(by_image) != {None} else None
-
-    def _label(self, file: IO[bytes], name: str, offset: int, size: int) -> object:
-        """The label in a `.cls` member."""
-        if size > SMALL_TEXT_BYTES:
-            raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
-        file.seek(offset)
-        try:
-            return _label_in(_read_fully(file, size))
-        except ValueError as error:
-            text = f"{name} in {self.name} is not a label ({error})"
-            raise DataError(text, code="labels-damaged", path=name) from error
-
-    def _ambiguous(self, key: str) -> DataError:
-        text = f"{self.name} has several labels of the key {short(key)!r} (the name up to its first dot) that are not next to "
-        text += "one image each; write each image next to its .cls file, with a key of its own"
-        return DataError(text, code="label-conflict", path=self.name)
 
 
 def open_tar(path: Path, name: str) -> TarSource:
@@ -429,9 +402,13 @@ def _samples(file: IO[bytes]) -> Iterator[tuple[str, dict[str, tuple[int, int]]]
     yield key, sample
 
 
-def _label_in(data: bytes) -> int | str:
-    """The class in a `.cls` file."""
-    text = data[: 4 * _MAX_CLASS_NAME + 1].decode().strip()
-    if not 0 < len(text) <= _MAX_CLASS_NAME:
-        raise ValueError("it is neither an integer nor a class name")
-    return int(text) if re.fullmatch("[+-]?[0-9]+", text) else text
+def _label_in(file: IO[bytes], name: str, offset: int, size: int, archive: str) -> int | str:
+    """The class in a `.cls` member."""
+    if size > SMALL_TEXT_BYTES:
+        raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
+    file.seek(offset)
+    label = _read_fully(file, size)[: 4 * _MAX_CLASS_NAME + 1].decode(errors="replace").strip()
+    if not 0 < len(label) <= _MAX_CLASS_NAME or "\ufffd" in label:
+        text = f"{name} in {archive} is not a label (it is neither an integer nor a class name)"
+        raise DataError(text, code="labels-damaged", path=name)
+    return int(label) if re.fullmatch("[+-]?[0-9]+", label) else label

@@ -216,14 +216,6 @@ def unaccepted(data: bytes, name: str) -> tuple[str, str]:
     if other is None:
         if not data:
             return _UNREADABLE, "it is empty (0 bytes); write it again, and check for a full disk"
-        if data.startswith(b"version https://git-lfs"):
-            return _UNREADABLE, "not an image; it is a Git LFS pointer; run `git lfs pull`"
-        if start.lstrip()[:5].lower() in {b"<html", b"<!doc"}:
-            cause = "it looks like HTML, such as the error page of a failed download"
-            return _UNREADABLE, f"not an image; {cause}"
-        if not any(start):
-            cause = "it begins with zeros only, like an interrupted copy or download"
-            return _UNREADABLE, f"not an image; {cause}"
         other = _UNREAD.get(image_suffix(name))
     if other is None:
         return _UNREADABLE, f"not an image of an accepted format; it begins with {start[:12]!r}"
