@@ -193,7 +193,7 @@ upscaled warning
     compare only with images of the same size
 decoded-differently warning
     the two sets were decoded with different options: reals with {real}, fakes with {fake}
-    embed both with the same --alpha, --exif and --prepare, unless only one set needs them
+    embed both with the same --prepare, unless only one set needs it
 multi-frame warning
     {count} of {total} {role} images are animated or multi-page; frame 0 was used
     split them into files if every frame is a sample
@@ -205,10 +205,10 @@ cmyk-converted warning
     convert them to sRGB for correct colors
 alpha-dropped warning
     {count} of {total} {role} images have transparent pixels; alpha was dropped, which shows hidden colors
-    use --alpha to composite them on the background color of the other set
+    composite them on the background color of the other set before
 exif-orientation warning
     {count} of {total} {role} images have an EXIF orientation, which was ignored
-    use --exif apply if the generator was trained on rotated images
+    rotate the files if the generator was trained on rotated images (PIL.ImageOps.exif_transpose)
 unscaled warning
     {count} of {total} {role} images have no values but 0, 1 and 255, as floats of 0 to 1 or of -1 to 1 that were cast to uint8
     scale before the cast: (x * 255).round() for values of 0 to 1, ((x + 1) * 127.5).round() for values of -1 to 1

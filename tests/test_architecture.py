@@ -195,7 +195,7 @@ LIGHT = """
     score none fake | score real none --extractor pixels | score real | score real fake --nonsense | score real fake --k 0 | score real fake --k x
     score real fake --extractor nonsense | score real fake --metrics nonsense | score real fake --protocol nonsense
     score real fake --device nonsense --extractor pixels | score real fake --max-memory x --extractor pixels
-    score real fake --alpha x | score real fake --fail-under x=1 | score real fake --html none/x.html
+    score real fake --prepare x | score real fake --fail-under x=1 | score real fake --html none/x.html
     reconstruct none fake | reconstruct real none | reconstruct real fake --metrics mse | features none x.safetensors | features real x | align none --prompts none | entities none none
     modes none fake | rank real fake --by nonsense | rank real none
     sweep none 1=fake | watch none none | demo --device nonsense

@@ -102,7 +102,7 @@ class SideSummary:
     n_duplicates: int  # rows beyond the first of each set of byte-identical images (or feature rows)
     skipped: tuple[tuple[str, str], ...]  # (name, code) of each image that was left out
     flags: Mapping[str, int]  # images per decoding flag, such as "alpha-dropped"
-    # versions of the image decoder, and its non-default options: "alpha", "exif", "prepare"
+    # versions of the image decoder, and its option "prepare" if it is not the default
     decoder: Mapping[str, str]
     seconds: float  # time to embed
     content: str  # sha256 of the contents of all images (or feature rows), independent of order and names

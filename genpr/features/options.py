@@ -183,8 +183,6 @@ class EmbedKeywords(TypedDict, total=False):
     on_bad: Literal["error", "skip"]
     max_bad: float
     max_pixels: int
-    alpha: str
-    exif: Literal["ignore", "apply"]
     prepare: str | None
     device: str | torch.device
     batch_size: int
@@ -229,19 +227,6 @@ class EmbedOptions:
         group="advanced",
         least=1,
         metavar="N",
-    )
-    alpha: str = option(
-        "drop",
-        "Transparency: drop the alpha channel, as reference loaders do, or composite on white, black or #rrggbb.",
-        group="advanced",
-        parse=lambda text: DecodePolicy(alpha=text).alpha,
-        metavar="drop|COLOR",
-    )
-    exif: Literal["ignore", "apply"] = option(
-        "ignore",
-        "EXIF orientation: use pixels as stored (ignore), as reference loaders do, or rotate them (apply).",
-        group="advanced",
-        choices=("ignore", "apply"),
     )
     prepare: str | None = option(
         None,
@@ -318,5 +303,4 @@ class EmbedOptions:
     @cached_property
     def decoding(self) -> DecodePolicy:
         """How images are decoded."""
-        prepare = "none" if self.prepare is None else self.prepare
-        return DecodePolicy(self.max_pixels, self.alpha, self.exif, prepare)
+        return DecodePolicy(self.max_pixels, "none" if self.prepare is None else self.prepare)

@@ -1,7 +1,7 @@
 """Decode image files to 8-bit RGB, with one policy for all formats.
 
-A file is decoded completely, so that damage is found. By default, frame 0 of animations and stacks is used, alpha is
-dropped and hidden colors are kept, and EXIF orientation is ignored, as in the loaders of the reference implementations.
+A file is decoded completely, so that damage is found. Frame 0 of animations and stacks is used, alpha is dropped and hidden
+colors are kept, and EXIF orientation is ignored, as in the loaders of the reference implementations.
 Each of these sets a flag, which is counted and reported. Bit errors inside JPEG data decode, so they are not detected.
 """
 
@@ -261,7 +261,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         _check_tiles(tiff_tile(data), image.size, name, policy)
     bits = bits_of(image)
     image.load()
-    pixels, flags = rgb_pixels(image, bits, policy)
+    pixels, flags = rgb_pixels(image, bits)
     try:  # last, since it may move to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
@@ -295,7 +295,7 @@ def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> _Converted:
     """Pixels of a Pillow image of the user."""
     _check_size(image.size, name, policy)
     with _errors_named(name, "cannot be loaded"):
-        return rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8, policy)
+        return rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8)
 
 
 def content_sha256(data: ImageData) -> str:
@@ -337,35 +337,31 @@ def bits_of(image: ImageFile.ImageFile) -> int:
     return 16 if is_deep else 8
 
 
-def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
+def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
     """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of the conversion.
 
     This is `image.convert("RGB")`, as in other loaders, except where that gives wrong pixels: it saturates 16-bit
     gray, and makes float and 32-bit integer images black or white.
     """
     is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and bits == 16)
-    convert = _scaled_gray if is_deep_gray else _converted
-    pixels, flags = convert(image, bits, policy)
+    pixels, flags = (_scaled_gray if is_deep_gray else _converted)(image, bits)
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
         exif = image.info.get("exif")
         orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
     if orientation in range(2, 9):  # 1 is upright; other values are invalid
-        if policy.exif == "apply":
-            pixels = _oriented(pixels, orientation)
-        else:
-            flags.add("exif-orientation")
+        flags.add("exif-orientation")
     return pixels, flags
 
 
-def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
+def _converted(image: Image.Image, bits: int) -> _Converted:
     """Pixels by Pillow's conversion, a few million at once."""
     if image.mode in _UNKNOWN_RANGE:
         raise UnsupportedImageError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
     if image.mode not in _CONVERTED:
         raise UnsupportedImageError(f"pixels of mode {image.mode}")
-    flags, background = {"16bit-scaled"} if bits > 8 else set(), policy.background
+    flags = {"16bit-scaled"} if bits > 8 else set[str]()
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
     width, height = image.size
@@ -379,40 +375,18 @@ def _converted(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converte
             rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
             continue
         rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
-        rows[:] = rgba[..., :3] if background is None else _composite(background, rgba)
-        if background is None and rgba[..., 3].min() < 255:
+        rows[:] = rgba[..., :3]
+        if rgba[..., 3].min() < 255:
             flags.add("alpha-dropped")
     return pixels, flags
 
 
-def _scaled_gray(image: Image.Image, bits: int, policy: DecodePolicy) -> _Converted:
+def _scaled_gray(image: Image.Image, bits: int) -> _Converted:
     """Keep the high 8 bits, as other readers of 16-bit color do."""
     values = np.asarray(image)
     pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
-    hidden = values == image.info.get("transparency", -1)
-    if policy.background is not None:
-        pixels[hidden] = policy.background
-    elif hidden.any():
-        return pixels, {"16bit-scaled", "alpha-dropped"}
-    return pixels, {"16bit-scaled"}
-
-
-def _composite(background: tuple[int, int, int], rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Composite pixels (h, w, 4) over a color, rounded to the nearest level."""
-    alpha = rgba[..., 3:].astype(np.uint16)
-    mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
-    return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
-
-
-def _oriented(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
-    """Apply an EXIF orientation from 2 to 8 to pixels (h, w, 3): mirror, rotate, or both."""
-    if orientation >= 5:
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in {3, 4, 7, 8}:
-        pixels = pixels[::-1]
-    if orientation in {2, 3, 6, 7}:
-        pixels = pixels[:, ::-1]
-    return np.ascontiguousarray(pixels)
+    is_hidden = (values == image.info.get("transparency", -1)).any()
+    return pixels, {"16bit-scaled", "alpha-dropped"} if is_hidden else {"16bit-scaled"}
 
 
 def _exif_orientation(exif: bytes) -> int | None:

@@ -19,8 +19,6 @@ _UNSCALED_SHARE = 0.25  # a set may have some black images
 # The number of pixels from which on Pillow warns (a quarter of a gigabyte of RGB). Its own limit is twice as high, which
 # includes common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
-_NAMED = {"white": "#ffffff", "black": "#000000"}
-_COLOR = re.compile(r"#[0-9a-f]{6}")
 _PREPARE = re.compile(r"(center-crop|square-crop|resize):([1-9][0-9]{0,4})")
 _MAX_SIDE = 8192
 
@@ -43,36 +41,18 @@ def reported(flags: Mapping[str, int], total: int) -> dict[str, int]:
 class DecodePolicy:
     """Decoding options; invalid values are a `UsageError` ("bad-option").
 
-    `alpha` is "drop", which shows hidden colors as the loaders of the reference implementations do, or the color that images
-    are composited over: "white", "black" or "#rrggbb"; `background` is the color as numbers. `prepare` is "none" or a rule of
-    `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256"; `preparation` is the pair.
-    `choices` are the options that change pixels, by name, in a normalized form.
+    `prepare` is "none" or a rule of `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256";
+    `preparation` is the pair. `choices` are the options that change pixels, by name.
     """
 
     max_pixels: int = MAX_PIXELS
-    alpha: str = "drop"
-    exif: Literal["ignore", "apply"] = "ignore"
     prepare: str = "none"
-    background: tuple[int, int, int] | None = field(init=False, repr=False, compare=False, default=None)
     preparation: tuple[str, int] | None = field(init=False, repr=False, compare=False, default=None)
     choices: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.alpha != "drop":
-            color = _NAMED.get(self.alpha, str(self.alpha).lower())
-            if not _COLOR.fullmatch(color):
-                needed = "'drop', 'white', 'black' or a color as '#rrggbb'"
-                raise UsageError(f"alpha must be {needed}, not {self.alpha!r}", code="bad-option")
-            object.__setattr__(self, "background", tuple(bytes.fromhex(color[1:])))
-            self.choices["alpha"] = color
-        if self.exif not in {"ignore", "apply"}:
-            raise UsageError(f"exif must be 'ignore' or 'apply', not {self.exif!r}", code="bad-option")
-        if self.exif != "ignore":
-            self.choices["exif"] = self.exif
-        if self.prepare != "none":
-            self._parse_prepare()
-
-    def _parse_prepare(self) -> None:
+        if self.prepare == "none":
+            return
         match = _PREPARE.fullmatch(str(self.prepare))
         side = int(match[2]) if match else 0
         if match is None or side > _MAX_SIDE:
@@ -87,7 +67,7 @@ class DecodePolicy:
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
     """The decoding options in the record of a decoder, which also contains versions."""
-    return {name: decoder[name] for name in ("alpha", "exif", "prepare") if name in decoder}
+    return {name: decoder[name] for name in ("prepare",) if name in decoder}
 
 
 def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:

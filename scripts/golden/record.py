@@ -126,7 +126,7 @@ RUNS: dict[str, list[str]] = {
     "score-subset": ["score", "real", "fake", *QUICK, "--max-images", "50", "--seed", "7"],
     "score-zip": ["score", "real", "held_out.zip", *QUICK, "--no-cache"],
     "score-npz": ["score", "real.npz", "fake", "--extractor", "pixels", "--quiet"],
-    "score-alpha-exif": ["score", "real", "odd", *PLAIN, "--alpha", "white", "--exif", "apply"],
+    "score-odd": ["score", "real", "odd", *PLAIN],
     "score-skip-bad": ["score", "real", "damaged", *PLAIN, "--on-bad", "skip", "--max-bad", "20%"],
     "score-refused": ["score", "real", "damaged", *PLAIN],
     "score-features": ["score", "real.npy", "fake.npy", "--quiet"],

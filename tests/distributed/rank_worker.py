@@ -237,7 +237,7 @@ def differing(folder):
     options = {"device": "cpu", "intervals": False, "control": False, "metrics": ["precision"]}
     other = {"k": np.int64(4), "seed": 1, "ties": "strict", "metrics": ["recall"], "protocol": "prdc"}
     other |= {"extractor": "gabor", "intervals": True, "control": True, "batch_size": 8, "max_images": 30}
-    other |= {"prepare": "resize:8", "alpha": "white", "exif": "apply", "held_out": pixels[0]}
+    other |= {"prepare": "resize:8", "held_out": pixels[0]}
     with distributed.single_process():
         alone = genpr.KNNManifold.fit(real, k=3 + is_last, device="cpu")
         equal = genpr.KNNManifold.fit(real, k=3, device="cpu")

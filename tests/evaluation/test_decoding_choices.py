@@ -14,7 +14,7 @@ from genpr.evaluation.result import recipe_of
 from genpr.report.score_tables import score_table
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
-CHOSEN = {"alpha": "#ffffff", "exif": "apply", "prepare": "center-crop:8"}
+CHOSEN = {"prepare": "center-crop:8"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def results(folders, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def both():
-        choices = {}, CHOSEN | {"alpha": "white"}
+        choices = {}, CHOSEN
         return [genpr.score(*folders, **OPTIONS, **each, cache_dir=cache) for each in choices]
 
     return both(), both()
@@ -55,9 +55,8 @@ def test_results_record_decoding_options_and_notices_report_defaults(results):
     (plain, chosen), _ = results
     expected = {"alpha-dropped", "exif-orientation"}
     assert expected <= {notice.code for notice in plain.notices}
-    assert not expected & {notice.code for notice in chosen.notices}
     assert not CHOSEN.keys() & plain.real.decoder.keys()
-    assert "real, alpha #ffffff, exif apply, prepare center-crop:8\n" in score_table(chosen)
+    assert "real, prepare center-crop:8\n" in score_table(chosen)
     for side in (chosen.real, chosen.fake):
         assert CHOSEN.items() <= side.decoder.items()
 
@@ -71,9 +70,8 @@ def test_results_of_different_decoding_options_are_not_compared(results):
 def test_feature_files_record_decoding_options_and_differences_are_reported(
     folders, tmp_path, capsys, results
 ):
-    chosen = ("--alpha", "white", "--exif", "apply", "--prepare", "center-crop:8")
     embed = ("features", str(folders[0]), str(tmp_path / "real.safetensors"), "--extractor", "gabor", "-q")
-    assert run([*embed, *chosen]) == 0
+    assert run([*embed, "--prepare", "center-crop:8"]) == 0
     assert run(["features", str(folders[1]), str(tmp_path / "fake.safetensors"), *embed[3:]]) == 0
     capsys.readouterr()
     sides = [str(tmp_path / f"{side}.safetensors") for side in ("real", "fake")]
@@ -81,9 +79,7 @@ def test_feature_files_record_decoding_options_and_differences_are_reported(
     record = json.loads(capsys.readouterr().out)
     assert CHOSEN.items() <= record["real"]["decoder"].items()
     (item,) = [notice for notice in record["notices"] if notice["code"] == "decoded-differently"]
-    assert item["message"].endswith(
-        "reals with alpha #ffffff, exif apply, prepare center-crop:8, fakes with the defaults"
-    )
+    assert item["message"].endswith("reals with prepare center-crop:8, fakes with the defaults")
     (_, alike), _ = results
     assert "decoded-differently" not in {notice.code for notice in alike.notices}
     sames = [sides[0], sides[0]]

@@ -79,7 +79,7 @@ def test_unknown_keyword_is_a_type_error_that_names_function_and_similar_options
 
 IMPOSSIBLE = [
     *(("max_images", 0), ("batch_size", 2**31), ("batch_size", 1.5), ("max_pixels", "many"), ("seed", 2**63)),
-    *(("on_bad", "ignore"), ("max_bad", 2), ("alpha", "blue-ish"), ("exif", "maybe"), ("max_memory", "much")),
+    *(("on_bad", "ignore"), ("max_bad", 2), ("max_memory", "much")),
     *(("device", "nonsense"), ("ties", "open"), ("seed", True), ("max_images", True)),
     *(("batch_size", None), ("max_bad", None)),
     *((name, value) for name in ("cache", "intervals", "control", "offline") for value in ("no", 1, None)),

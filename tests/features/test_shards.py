@@ -164,7 +164,7 @@ def test_shards_of_different_runs_are_errors(images, files, tmp_path):
     refused("features-differ", first, second, files / "whole.safetensors")
     refused("features-differ", first, files / "of-3" / "part_2.safetensors")
     refused("features-differ", first, second_of(more=["--max-images", "20"]))
-    refused("features-differ", first, second_of(more=["--alpha", "white"]))
+    refused("features-differ", first, second_of(more=["--prepare", "resize:9"]))
     refused("features-differ", first, second_of(other))
     refused("other-extractor", first, second_of(extractor="gabor"))
 

@@ -53,7 +53,7 @@ Read = Callable[[Path], object]
 
 
 def read_image(path: Path) -> None:
-    policy = DecodePolicy() if path.stat().st_size % 2 else DecodePolicy(alpha="white", exif="apply")
+    policy = DecodePolicy() if path.stat().st_size % 2 else DecodePolicy(prepare="resize:9")
     decoded = decode(path.read_bytes(), name="x.png", policy=policy)
     height, width, channels = decoded.pixels.shape
     assert (decoded.pixels.dtype.name, channels) == ("uint8", 3)
