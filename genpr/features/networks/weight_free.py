@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -20,12 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.extractor import ExtractorInfo, prepare_batch
-from genpr.features.networks.network import NetworkExtractor, built_in
-from genpr.features.registry import ExtractorName
-from genpr.features.resize import torch_antialias
-from genpr.runtime import resolve_device, state_guard
-from genpr.validation import entry_point
+from genpr.features.networks.network import InputRule, NetworkExtractor, built_in
+from genpr.features.registry import BUILT_IN, ExtractorName
+from genpr.features.resize import ResizeRule, torch_antialias
 
 _GABOR_VERSION = 1  # increment it whenever the features change
 
@@ -49,18 +47,18 @@ _LAYOUT_GRID = 8
 _LAYOUT_COLOR_GRID = 4
 _LAYOUT_WEIGHT = 2.0  # maps intensities 0..1 to a range of 2; a hundredfold contrast has a range of 4.6
 
-_DIM = (
-    _LAYOUT_GRID**2
-    + 2 * _LAYOUT_COLOR_GRID**2
-    + _LEVELS * _ORIENTATIONS * (_GRID**2 + 1)
-    + (_LEVELS - 1) * 2 * _COLOR_ORIENTATIONS * _COLOR_GRID**2
-)
+
+def _resize(image: Tensor, side: int) -> Tensor:
+    if image.shape[1:] == (side, side):
+        return image.float()
+    return torch_antialias(image, side, filter_name="bicubic").clamp_(0, 255)  # it overshoots at edges
 
 
+_RESIZE = ResizeRule("bicubic-antialias", _resize)
 _CACHE_KEY = hashlib.sha256(f"gabor {_GABOR_VERSION}".encode()).hexdigest()
 
 
-class GaborExtractor:
+class GaborNetwork(nn.Module):
     """736 features: moduli of complex Gabor filters on an image pyramid, compressed and averaged over a coarse grid.
 
     The filters have unit gain at every level: spectra of natural images fall as 1 / frequency², so each octave has the same
@@ -68,38 +66,14 @@ class GaborExtractor:
     of cells and directions, so that its squared distance is a mean over the image.
     """
 
-    name = "gabor"
-    dim = _DIM
-    thread_safe = True
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Buffer(_gabor_filters(_ORIENTATIONS).float())
+        self.color_filters = nn.Buffer(_gabor_filters(_COLOR_ORIENTATIONS).float())
 
-    def __init__(self, device: str | torch.device = "auto") -> None:
-        self.device = resolve_device(device)
-        self.info = ExtractorInfo(
-            name=self.name,
-            dim=self.dim,
-            resize=f"bicubic-antialias-{_SIZE}",
-            weights_sha256=None,
-            comparable=False,
-            cache_key=_CACHE_KEY,
-        )
-        self._filters = _gabor_filters(_ORIENTATIONS).to(self.device, torch.float32)
-        self._color_filters = _gabor_filters(_COLOR_ORIENTATIONS).to(self.device, torch.float32)
-
-    @entry_point
-    def __call__(self, images: Tensor) -> Tensor:
-        """Embed uint8 (n, 3, h, w) images as float32 (n, dim) features on the extractor's device."""
-        with state_guard():  # as in NetworkExtractor
-            return self.forward(prepare_batch(self, images).to(self.device))
-
-    def prepare(self, image: Tensor) -> Tensor:
-        """Resize one uint8 (3, h, w) image to float32 (3, 64, 64) with values in 0..255, on the CPU."""
-        if image.shape[1:] == (_SIZE, _SIZE):
-            return image.float()
-        return torch_antialias(image, _SIZE, filter_name="bicubic").clamp_(0, 255)  # it overshoots at edges
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """Embed prepared float32 (n, 3, 64, 64) inputs as float32 (n, dim) features."""
-        image = _opponent_axes(batch / 255)
+    def forward(self, images: Tensor) -> Tensor:
+        """Turn float32 (n, 3, 64, 64) in 0..1 into float32 (n, 736)."""
+        image = _opponent_axes(images)
         groups = [
             _cell_means(image[:, :1], _LAYOUT_GRID) * _LAYOUT_WEIGHT,
             _cell_means(image[:, 1:], _LAYOUT_COLOR_GRID) * _LAYOUT_WEIGHT,
@@ -107,9 +81,9 @@ class GaborExtractor:
         for level in range(_LEVELS):
             if level:
                 image = F.avg_pool2d(image, 2)
-                color = _contrast(image[:, 1:], self._color_filters)
+                color = _contrast(image[:, 1:], self.color_filters)
                 groups.append(_cell_means(color, _COLOR_GRID) * _COLOR_SCALE)
-            texture = _contrast(image[:, :1], self._filters)
+            texture = _contrast(image[:, :1], self.filters)
             # The spread distinguishes even texture from a few strong edges with the same mean.
             spread = (texture - texture.mean((2, 3), keepdim=True)).square_().mean((2, 3)).sqrt_()
             groups += [_cell_means(texture, _GRID) * _TEXTURE_SCALE, spread * _TEXTURE_SCALE]
@@ -155,13 +129,16 @@ def _cell_means(maps: Tensor, grid: int) -> Tensor:
     return F.avg_pool2d(maps, maps.shape[-1] // grid).flatten(1) / grid
 
 
-def build(
-    _weights: None, *, names: Sequence[ExtractorName], device: torch.device
-) -> NetworkExtractor | GaborExtractor:
+def build(_weights: None, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
     """Gabor features, which have no variants, or the pixels of a small square in 0..1, channel by channel."""
     (name,) = names
+    rule = InputRule(_RESIZE, _SIZE, mean=(0.0,) * 3, std=(255.0,) * 3)
     if name.base == "pixels":
-        return built_in(nn.Flatten(), name, weights=None, device=device, mean=(0.0,) * 3, std=(255.0,) * 3)
+        return built_in(nn.Flatten(), name, weights=None, device=device, mean=rule.mean, std=rule.std)
     if name != ExtractorName("gabor"):
         raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
-    return GaborExtractor(device)
+    dims = [BUILT_IN["gabor"].dim]
+    extractor = NetworkExtractor(GaborNetwork(), names, dims, rule=rule, weights=None, device=device)
+    extractor.info = replace(extractor.info, cache_key=_CACHE_KEY)
+    extractor.parts = (extractor.info,)
+    return extractor

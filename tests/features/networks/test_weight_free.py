@@ -5,13 +5,14 @@ import torch
 from torch import Tensor
 
 from genpr.features.custom import extractor_info
-from genpr.features.networks.weight_free import GaborExtractor
+from genpr.features.networks.network import NetworkExtractor
+from genpr.features.registry import load_extractor
 from genpr.features.resize import torch_antialias
 
 
 @pytest.fixture(scope="module")
-def extractor() -> GaborExtractor:
-    return GaborExtractor("cpu")
+def extractor() -> NetworkExtractor:
+    return load_extractor("gabor", device="cpu")
 
 
 # Lengths of the groups of features of a fixed image: layout, then per level color, texture, its spread.
@@ -38,7 +39,7 @@ def to_uint8(pixels: Tensor) -> Tensor:
     return pixels.clamp(0, 255).round().to(torch.uint8)
 
 
-def moved(extractor: GaborExtractor, images: Tensor, changed: Tensor) -> Tensor:
+def moved(extractor: NetworkExtractor, images: Tensor, changed: Tensor) -> Tensor:
     return (extractor(images) - extractor(changed)).norm(dim=1)
 
 
@@ -89,6 +90,6 @@ def test_visible_changes_move_features_more_than_a_shift_by_one_pixel(extractor,
 @pytest.mark.gpu
 def test_cuda_equals_cpu(extractor):
     images = natural_noise(64)
-    on_cuda = GaborExtractor("cuda")(images)  # torch allows TF32 in convolutions, 1e-3 off
+    on_cuda = load_extractor("gabor", device="cuda")(images)  # torch allows TF32 in convolutions, 1e-3 off
     assert on_cuda.device.type == "cuda"
     torch.testing.assert_close(on_cuda.cpu(), extractor(images), rtol=1e-4, atol=1e-4)
