@@ -156,7 +156,7 @@ class StatisticsSummary:
             count=statistics.count,
             sha256=statistics.sha256,
             content=statistics.content,
-            known=None if statistics.known is None else statistics.known.name,
+            known=statistics.known,
         )
 
 
