@@ -36,7 +36,7 @@ def command(expected: Path, found: str, *, options: EntityOptions, output: Score
     \b
     genpr entities expected.csv answers.jsonl
     genpr entities prompts.csv answers.jsonl --vocabulary objects.txt
-    genpr entities expected.csv images/ --classifier fasterrcnn_resnet50_fpn_v2
+    genpr entities expected.csv images/ --classifier detector.py:load
     genpr entities prompts.csv images/ --classifier clip --calibrate-on real/ ...
     genpr entities expected.csv answers.csv --json > a.json    # for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"

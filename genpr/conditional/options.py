@@ -123,8 +123,7 @@ class EntityOptions(EmbedOptions):
 
     classifier: object = option(
         None,
-        "Model that recognizes entities in images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
-        "retinanet_resnet50_fpn_v2, or file.py:factory.",
+        "Model that recognizes entities in images: clip, another CLIP model, or file.py:factory.",
         metavar="NAME",
     )
     vocabulary: Words | None = option(

@@ -31,7 +31,7 @@ from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
 from genpr.features.custom import load_user_object, wrap_extractor
-from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
+from genpr.features.detectors import DetectingExtractor, Detector
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
@@ -62,8 +62,8 @@ def score_entities_in_images(
         expected: As in `score_entities`, with the names of images as ids: paths relative to the source, or file names or stems
             if these are unique; or without ids in the order of the images.
         images: Images as for `genpr.score`: a folder, an archive, an array, a feature file.
-        classifier: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a custom
-            "path/to/file.py:factory", or an object, which is a pair of encoders or a detector.
+        classifier: "clip", a CLIP model, a custom "path/to/file.py:factory", or an object, which is a pair of encoders or a
+            detector.
         **options: The fields of `EntityOptions` except `classifier`.
 
     Returns:
@@ -190,9 +190,7 @@ def _class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[
 def _load_classifier(model: object, embedder: Embedder) -> _Classifier:
     """A classifier from a name or an object: a pair of encoders if it has `encode_text`, else a detector."""
     options, name = embedder.options, type(model).__name__
-    if isinstance(model, str) and model in DETECTORS:
-        model = load_detector(model, weights=options.weights, device=embedder.device, offline=options.offline)
-    elif isinstance(model, str):
+    if isinstance(model, str):
         name = "clip-vit-b-32" if model == "clip" else model
         check_has_text(name)
         if not is_custom(name):

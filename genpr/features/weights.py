@@ -52,22 +52,21 @@ class WeightsFile:
     name: str  # unique, and the file name in the cache
     url: str
     size: int | None  # in bytes
-    sha256: str | None  # possibly only its first digits
+    sha256: str | None
     license: str  # SPDX identifier of the weights, or the plain name
     used_by: tuple[str, ...] = ()  # extractors
     hub_address: tuple[str, str, str] | None = None  # repository, revision and file on the Hugging Face hub
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the full sha256 is published."""
-        return len(self.sha256 or "") == 64
+        """Whether the sha256 is published."""
+        return self.sha256 is not None
 
     @property
     def identity(self) -> str:
         """Size and sha256, for messages."""
         size = "" if self.size is None else f"{self.size:,} bytes, "
-        digits = self.sha256 if self.is_pinned else f"{self.sha256}..." if self.sha256 else "not published"
-        return f"{size}sha256 {digits}"
+        return f"{size}sha256 {self.sha256 or 'not published'}"
 
 
 class Weights(NamedTuple):
@@ -305,7 +304,7 @@ def opener() -> OpenerDirector:
 
 
 def _check_hash(entry: WeightsFile, digest: str, size: int, source: str, hint: str) -> None:
-    if not digest.startswith(entry.sha256 or "") or entry.size not in {None, size}:
+    if digest != (entry.sha256 or digest) or entry.size not in {None, size}:
         difference = f"expected {entry.identity}, found {digest} ({size:,} bytes); {hint}"
         raise WeightsError(f"{source} is not {entry.name}: {difference}", code="weights-hash", path=source)
 

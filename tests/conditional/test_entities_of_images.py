@@ -2,18 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 import toy_colors
 from raising import raising
-from torch import nn
 from toy_colors import COLORS, Detector, Misshapen, Network, Pair, painted, write_expected
 
 import genpr
 from genpr import DataError, UsageError
-from genpr.errors import BadImagesError, WeightsError
+from genpr.errors import BadImagesError
 from genpr.evaluation.result import result_of
-from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
-from genpr.features.weights import WeightsFile, load_weights
 
 EXPECTED = [[name for name in COLORS if (row + 1) >> COLORS[name] & 1] or ["red"] for row in range(64)]
 DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(EXPECTED)]
@@ -161,14 +157,13 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
         ({"classifier": object()}, "custom-detector"),
         ({"classifier": Misshapen()}, "feature-shape"),
         ({"classifier": "clip", "vocabulary": list(COLORS), "offline": True, **CALIBRATED}, "weights-missing"),
-        ({"classifier": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
         ({"classifier": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
         ({"classifier": Pair(), "vocabulary": list(COLORS)}, "no-thresholds"),
         ({"expected": EXPECTED[:-1]}, "expectation-count"),
         ({"calibrate_on": LABELED, "calibrate_expected": [["sofa"]] * 64}, "no-thresholds"),
         ({"calibrate_on": LABELED, "calibrate_expected": [list(COLORS)] * 64}, "no-thresholds"),
     ],
-    ids=range(16),
+    ids=range(15),
 )  # fmt: skip
 def test_invalid_options_are_errors(options, code):
     with raising(genpr.GenprError, code):
@@ -179,55 +174,6 @@ def test_images_without_a_classifier_are_an_error(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
         with raising(UsageError, "records-kind"):
             genpr.score_entities(EXPECTED, found)
-
-
-class Boxes(nn.Module):
-    """A detector with outputs like those of torchvision."""
-
-    def forward(self, images):
-        assert all(image.dtype == torch.float32 and image.max() <= 1 for image in images)
-        labels = torch.tensor([1, 3, 1, 2])
-        scores = [[0.2, 0.9, float(image.mean()), 0.8] for image in images]
-        return [{"labels": labels, "scores": torch.tensor(each)} for each in scores]
-
-
-def test_highest_score_of_each_class_counts():
-    detector = TorchvisionDetector(Boxes(), ["__background__", "cat", "N/A", "dog"], torch.device("cpu"))
-    assert detector.names == ("cat", "dog")
-    white, black = torch.full((3, 4, 4), 255, dtype=torch.uint8), torch.zeros(3, 6, 4, dtype=torch.uint8)
-    scores = detector([white, black])
-    assert scores.numpy() == pytest.approx(np.array([[1.0, 0.9], [0.2, 0.9]]))
-
-
-def test_weights_of_another_network_are_an_error(tmp_path):
-    path = tmp_path / "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth"
-    torch.save({"x": torch.zeros(2)}, path)
-    with raising(WeightsError, "weights-hash"):
-        load_detector(weights=path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2"])
-def test_torchvision_detectors_load_and_run(tmp_path, name):
-    from torchvision.models import get_model, get_model_weights
-
-    torch.manual_seed(0)
-    categories = get_model_weights(name).DEFAULT.meta["categories"]
-    network = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
-    path = tmp_path / "random.pth"
-    torch.save(network.state_dict(), path)
-    entry = WeightsFile("random.pth", "https://example.org/random.pth", None, None, "none")
-    detector = build_detector(name, load_weights(entry, path), categories, torch.device("cpu"))
-    assert len(detector.names) == 80
-    assert {"person", "traffic light", "toothbrush"} <= set(detector.names)
-    image = torch.randint(0, 256, (3, 96, 128), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    scores = detector([image, image])
-    assert scores.shape == (2, 80)
-    assert torch.equal(scores[0], scores[1])
-    with torch.inference_mode():
-        (boxes,) = network.eval()([image.float() / 255])
-    best = torch.zeros(len(categories)).scatter_reduce_(0, boxes["labels"], boxes["scores"], "amax")
-    assert scores[0].tolist() == [best[categories.index(name)] for name in detector.names]
 
 
 def test_classes_of_one_entity_are_joined():
