@@ -53,7 +53,6 @@ _REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous
 _SPARSE = b"S"
 _LINKS = b"12"
 _WITHOUT_DATA = b"123456"  # links, devices, folders and pipes have none, whatever size they claim
-_RENAMED = {b"PK": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
 _MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
 _MAX_MEMBER_BYTES = 2**62
 _ADLER = 65_521
@@ -216,8 +215,9 @@ def _checked(header: bytes, at: int) -> tuple[bytes, int]:
     # The lower half of Adler-32 is 1 + the sum of bytes modulo 65,521, ten times as fast as a sum in Python.
     checksum = zlib.adler32(header[:148] + b" " * 8 + header[156:]) & 0xFFFF
     if checksum != (1 + stored) % _ADLER:
-        kind = "".join(kind for start, kind in _RENAMED.items() if header.startswith(start) and not at)
-        raise tarfile.ReadError(f"it is a {kind} file" if kind else f"there is no header at byte {at:,}")
+        raise tarfile.ReadError(
+            f"there is no header at byte {at:,}; it may be compressed, or of another kind"
+        )
     size = _number(header[124:136])
     if not 0 <= size <= _MAX_MEMBER_BYTES:
         raise tarfile.ReadError(f"the header at byte {at:,} claims a size of {size:,} bytes")

@@ -85,13 +85,11 @@ def pixels_of(images: NDArray[np.uint8] | Tensor, *, copy: bool = False) -> NDAr
 def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
     """Refuse anything but an array of uint8 images ("array-dtype", "array-shape", "no-images")."""
     if dtype not in _UINT8:
-        to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
-        if "float" in dtype:
-            # In half precision, the sum and the product lose levels.
+        fix = "pass uint8 values in 0..255"
+        if "float" in dtype:  # widened, since in half precision the sum and the product lose levels
             x = ("x.float()" if channels_first else "x.astype(np.float32)") if "16" in dtype else "x"
-            fix = f"for values in 0..1 convert with ({x} * 255).round(){to_uint8}, for values in -1..1 with (({x} + 1) * 127.5).round(){to_uint8}"
-        else:
-            fix = f"pass x{to_uint8}{' * 255' if 'bool' in dtype else ' if all values are in 0..255'}"
+            to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
+            fix = f"for values in 0..1 convert with ({x} * 255).round(){to_uint8}, for -1..1 with (({x} + 1) * 127.5).round(){to_uint8}"
         raise DataError(f"{name} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)
     axis, other = (1, 3) if channels_first else (3, 1)
     if len(shape) != 4 or shape[axis] != 3 or 0 in shape[1:]:
@@ -159,15 +157,9 @@ class ArraySource(IndexedSource):
         if not is_tensor(images) or images.device.type != "cuda":
             yield from super().select(indices)
             return
-        import torch
-
-        # On a separate stream the copies do not wait for running networks.
-        stream = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(images.device))
         remaining, length = iter(indices), max(1, _BLOCK_BYTES // images[0].nbytes)
         while block := list(islice(remaining, length)):
-            with torch.cuda.stream(stream):
-                pixels = pixels_of(images[block])
+            pixels = pixels_of(images[block])
             for index, image in zip(block, pixels, strict=True):
                 yield Item(f"[{index}]", partial(np.asarray, image))
 

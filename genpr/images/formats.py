@@ -155,9 +155,6 @@ _MOST_CHANNELS = 6  # for more, Pillow logs an error
 _SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "complex float"}
 # None, fax, LZW, JPEG, Deflate, PackBits, LogLuv, LZMA, Zstandard.
 _TIFF_COMPRESSIONS = {*range(1, 9), 32771, 32773, 32809, 32946, 34676, 34677, 34925, 50000}
-_UNREAD_COMPRESSIONS = {22610: "JPEG XR", 34934: "JPEG XR", 34887: "LERC", 34933: "PNG", 50001: "WebP"}
-_UNREAD_COMPRESSIONS |= dict.fromkeys((33003, 33004, 33005, 34712), "JPEG 2000")
-_UNREAD_COMPRESSIONS |= dict.fromkeys((50002, 52546), "JPEG XL")
 
 
 class UnsupportedImageError(Exception):
@@ -322,7 +319,7 @@ def check_tiff(data: bytes, name: str) -> None:
         raise UnsupportedImageError("raw data of a camera" if is_raw else "a preview as its first page")
     compression, bits = tags.get(_COMPRESSION, 1), tags.get(BITS, 1)
     if compression not in _TIFF_COMPRESSIONS:
-        raise UnsupportedImageError(f"TIFF compression {_UNREAD_COMPRESSIONS.get(compression, compression)}")
+        raise UnsupportedImageError(f"TIFF compression {compression}")
     kind = _SAMPLE_FORMATS.get(tags.get(_SAMPLE_FORMAT, 1), "integer")
     if kind != "integer" or bits > 16:
         raise UnsupportedImageError(f"{bits}-bit {kind} pixels, whose range is unknown")

@@ -51,7 +51,8 @@ def _without_braces(text: str) -> list[str]:
         choices.append(_choices(piece) if number % 2 else [piece])
         total *= len(choices[-1])
         if total > _MAX_PATHS:
-            raise _bad_pattern(text, f"gives more than {_MAX_PATHS:,} paths; check the ranges")
+            message = f"the pattern {text!r} gives more than {_MAX_PATHS:,} paths; check the ranges"
+            raise UsageError(message, code="bad-pattern", path=text)
     return list(map("".join, product(*choices)))
 
 
@@ -60,23 +61,17 @@ def _choices(inside: str) -> Sequence[str]:
     numbers = _NUMBERS.fullmatch(inside)
     if numbers is None:
         return inside.split(",") if "," in inside else [f"{{{inside}}}"]
-    first, last = int(numbers[1]), int(numbers[2])
-    way = 1 if first <= last else -1
-    values = range(first, last + way, way)[: _MAX_PATHS + 1]  # one more, so that it is refused
+    first, last = sorted(map(int, numbers.groups()))
     is_padded = any(len(end) > 1 and end.startswith("0") for end in numbers.groups())
     width = max(map(len, numbers.groups())) if is_padded else 0
+    values = range(first, last + 1)[: _MAX_PATHS + 1]  # one more, so that it is refused
     return [f"{number:0{width}d}" for number in values]
-
-
-def _bad_pattern(text: str, reason: str) -> UsageError:
-    return UsageError(f"the pattern {text!r} {reason}", code="bad-pattern", path=text)
 
 
 def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
     if any("**" in Path(each).parts for each in alternatives):
-        raise _bad_pattern(
-            text, "contains **, which is not expanded; write the levels, as in 'shards/*/*.tar'"
-        )
+        message = f"the pattern {text!r} contains **, which is not expanded; write the levels, as in 'shards/*/*.tar'"
+        raise UsageError(message, code="bad-pattern", path=text)
     existing, missing = set[str](), list[str]()
     for each in alternatives:
         matches = [each] if os.path.lexists(each) else _matches(each)
@@ -88,10 +83,7 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
         raise UsageError(message, code="path-not-found", path=text)
     if missing:
         first = min(missing, key=os.fsencode)
-        message = (
-            f"expected {len(alternatives):,} paths by the pattern {text!r}, but {len(missing):,} do not exist, such as {first!r}; "
-            "write the missing files, or correct the pattern"
-        )
+        message = f"{len(missing):,} of {len(alternatives):,} paths of the pattern {text!r} do not exist, such as {first!r}"
         raise UsageError(message, code="path-not-found", path=first)
     return tuple(Path(each) for each in sorted(existing, key=os.fsencode))
 

@@ -66,10 +66,6 @@ class ShardInfo:
     max_bad: float
 
     def __post_init__(self) -> None:
-        # These values are read from a file and may be of any type.
-        whole = (self.index, self.count, self.start, self.end, self.total)
-        if not (all(type(number) is int for number in whole) and isinstance(self.max_bad, int | float)):
-            raise TypeError("the numbers of a shard are integers")
         if not 0 <= self.start <= self.end <= self.total:
             raise ValueError(f"a shard cannot contain the images {self.start} to {self.end} of {self.total}")
         _ = self.shard
