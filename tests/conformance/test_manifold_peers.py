@@ -94,7 +94,7 @@ def test_values_equal_torch_fidelity_in_float32_except_for_a_few_rows(sets):
     assert precision_recall(*sets, k=3) == pytest.approx(expected, abs=NOISE)
 
 
-# piq; its recall has a bug, see test_peer_defects ----------------------------------------------------------------
+# piq; its recall uses radii of reals ----------------------------------------------------------------------------
 
 
 @EXACT

@@ -70,26 +70,6 @@ def test_errors_and_notices_are_below_two_kilobytes(text, capsys):
     assert str(GenprError("as it is", code="x")) == "as it is"
 
 
-LONG = "é" * 50_000
-LINES = """score L L;score r f --metrics L;score r f --L;score r f --k L;score r f --fail-under L=1;score MANY;L;list L
-compare MANY;weights fetch L;watch L L --once;cache prune --extractor L;entities L L;align r --prompts L"""
-
-
-@pytest.mark.parametrize("line", LINES.replace("\n", ";").split(";"))
-def test_messages_are_below_two_kilobytes(line, capsys):
-    many = " ".join(map(str, range(20_000)))
-    words = [word.replace("L", LONG) for word in line.replace("MANY", many).split()]
-    as_json = not line.startswith("weights")
-    assert run([*words, "--json"] if as_json else words) == 2
-    out, err = capsys.readouterr()
-    assert len(err.splitlines()) == 1
-    assert len(err.encode()) < 2000
-    if as_json:
-        error = json.loads(out)["error"]
-        assert len(error["message"].encode()) < 2000
-        assert len((error["path"] or "").encode()) < 2000
-
-
 READERS = [
     *(f"score x.{suffix} fake" for suffix in ("npy", "npz", "zip", "tar", "txt", "parquet", "safetensors")),
     *(
