@@ -84,7 +84,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        _copy_mode(path, temporary)
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -95,17 +97,6 @@ def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file atomically; text is encoded as UTF-8."""
     with report_write_errors(path), atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def _copy_mode(path: Path, temporary: Path) -> None:
-    """Give a new file the mode of the file that it replaces, or the default mode."""
-    try:
-        mode = path.stat().st_mode & 0o777
-    except OSError:
-        umask = os.umask(0)
-        os.umask(umask)
-        mode = 0o666 & ~umask
-    temporary.chmod(mode)
 
 
 def remove_temporaries(folder: Path, names: str) -> None:
@@ -379,25 +370,17 @@ def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as
             raise TypeError(f"{record!r} is not one of {get_args(kind)}")
         return record
     if origin is tuple:
-        return _tuple_from_json(get_args(kind), record)
+        if not isinstance(record, list | tuple):
+            raise TypeError(f"{record!r} is not a list")
+        first, *more = get_args(kind)
+        kinds = [first] * len(record) if more == [Ellipsis] else [first, *more]
+        return tuple(from_dict(each, value) for each, value in zip(kinds, record, strict=True))
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(record, Mapping):
             raise TypeError(f"{record!r} is not an object")
         _, of_values = get_args(kind)
         return {str(key): from_dict(of_values, value) for key, value in record.items()}
-    return _scalar_from_json(kind, record)
-
-
-def _tuple_from_json(kinds: tuple[Any, ...], record: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    if not isinstance(record, list | tuple):
-        raise TypeError(f"{record!r} is not a list")
-    if kinds[-1] is Ellipsis:
-        return tuple(from_dict(kinds[0], each) for each in record)
-    return tuple(from_dict(kind, each) for kind, each in zip(kinds, record, strict=True))
-
-
-def _scalar_from_json(kind: Any, record: Any) -> Any:  # noqa: ANN401
-    """A scalar; JSON does not distinguish 1 from 1.0, and a bool is not a number."""
+    # JSON does not distinguish 1 from 1.0, and a bool is not a number.
     accepted = (int, float) if kind is float else kind
     if not isinstance(record, accepted) or (kind in (int, float) and isinstance(record, bool)):
         raise TypeError(f"{record!r} is not of type {kind.__name__}")

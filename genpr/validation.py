@@ -104,7 +104,12 @@ def check_features(features: object, name: str) -> Tensor:
     if not kind_is_real:
         raise _shape_error(name, came, "objects, booleans and complex numbers are not features")
     if original.ndim != 2 or original.shape[1] == 0:
-        raise _shape_error(name, came, _likely_cause(tuple(original.shape)))
+        cause = (
+            "flatten [n, d, 1, 1] to [n, d] first"
+            if original.shape[2:] == (1, 1)
+            else "one vector per image is needed; genpr.score takes images"
+        )
+        raise _shape_error(name, came, cause)
     converted = float_rows(original)
     step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
     for start in range(0, len(converted), step):
@@ -113,7 +118,12 @@ def check_features(features: object, name: str) -> Tensor:
         bad = ~converted[chunk].isfinite()
         if bad.any():
             row, column = bad.nonzero()[0].tolist()
-            raise _non_finite(converted, original, name, (start + row, column))
+            value, at = (
+                original[start + row, column].item(),
+                f"row {start + row}, column {column} (counted from 0)",
+            )
+            text = f"{name} features must be finite in float32, in which genpr computes, but {value} in {at} is not"
+            raise FeatureError(text, code="non-finite")
     return converted
 
 
@@ -233,21 +243,6 @@ def _shape_error(name: str, came: str, cause: str) -> FeatureError:
         f"{name} must be a 2-D array (n, d) of floats or integers, one row per image, but is {came}; {cause}"
     )
     return FeatureError(text, code="feature-shape")
-
-
-def _likely_cause(shape: tuple[int, ...]) -> str:
-    if len(shape) == 4 and shape[2:] == (1, 1):
-        return "flatten [n, d, 1, 1] to [n, d] first"
-    return "these look like images: use genpr.score" if len(shape) == 4 else "one vector per image is needed"
-
-
-def _non_finite(converted: Tensor, original: Features, name: str, first: tuple[int, int]) -> FeatureError:
-    """The error for NaN or infinite features; `first` is the first row and column with one."""
-    value = original[first].item()
-    is_overflow = bool(converted[first].isinf()) and abs(value) < float("inf")
-    cause = "overflows float32, in which genpr computes" if is_overflow else "is not a finite number"
-    text = f"{name} features must be finite, but {value} in row {first[0]}, column {first[1]} (counted from 0) {cause}"
-    return FeatureError(text, code="non-finite")
 
 
 def check_flag(value: object, name: str) -> None:

@@ -99,7 +99,7 @@ def test_float32_is_not_copied(features, tmp_path):
         (np.float32(1), r"a float32", "numpy.asarray"),
         (np.zeros((2, 3, 4)), r"float64 of shape \(2, 3, 4\)", "one vector per image"),
         (torch.zeros(7, 5, 1, 1), r"torch.float32 of shape \(7, 5, 1, 1\)", r"flatten \[n, d, 1, 1\]"),
-        (np.zeros((7, 8, 8, 3), dtype=np.uint8), r"uint8 of shape", "look like images"),
+        (np.zeros((7, 8, 8, 3), dtype=np.uint8), r"uint8 of shape", "takes images"),
         (np.zeros((4, 0)), r"float64 of shape \(4, 0\)", "one vector per image"),
         (np.zeros((4, 2), dtype=object), "object of shape", "objects, booleans"),
         (np.zeros((4, 2), dtype=bool), "bool of shape", "objects, booleans"),
