@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -273,7 +273,7 @@ def _read_records(data: bytes, name: bytes, size: int) -> tuple[bytes, int]:
 # --- tar ------------------------------------------------------------------------------------------------------------
 
 
-class MemberTable:
+class MemberTable(Sequence[tuple[str, int, int]]):
     """Compact table of names, offsets and sizes, in the order of insertion until it is sorted."""
 
     def __init__(self) -> None:
@@ -299,7 +299,7 @@ class MemberTable:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def __getitem__(self, index: int) -> tuple[str, int, int]:
+    def __getitem__(self, index: int) -> tuple[str, int, int]:  # type: ignore[override] # no slices
         """Name, offset and size of a member."""
         at = index if self._order is None else self._order[index]
         return _text(self._name(at)), self._offsets[at], self._sizes[at]

@@ -236,10 +236,8 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
             name = members[0] if is_any and len(members) == 1 else _MEMBER
             if name not in members:
                 keys = [member.removesuffix(".npy") for member in members]
-                cause = "np.savez(path, images) without a keyword writes it"
-                if {"mu", "sigma"} <= set(keys):
-                    cause = "these look like FID statistics, which can only be given for reals: as REAL, or with --reference-statistics"
-                text = f"{path} needs the key 'arr_0' and has {some(keys, 5) or 'none'}; {cause}"
+                found = some(keys, 5) or "none"
+                text = f"{path} needs the key 'arr_0' and has {found}; np.savez(path, images) without a keyword writes it"
                 raise DataError(text, code="npz-key", path=str(path))
             with open_member(archive, name, is_streamed=True) as member:
                 yield member, archive.getinfo(name).file_size

@@ -39,6 +39,7 @@ from genpr.images.formats import (
     PHOTOMETRIC,
     PLANAR,
     SEPARATE_PLANES,
+    TIFF_LAYOUT,
     TooManyPiecesError,
     UnsupportedImageError,
     check_png,
@@ -46,7 +47,6 @@ from genpr.images.formats import (
     image_format,
     jpeg_without_metadata,
     tiff_entries,
-    tiff_layout,
     tiff_tile,
     unaccepted,
 )
@@ -249,7 +249,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
     except SyntaxError as error:
         if str(error) in _TIFF_LAYOUT_ERRORS:
-            raise UnsupportedImageError(tiff_layout(data)) from error
+            raise UnsupportedImageError(TIFF_LAYOUT) from error
         raise
     if exif is not None:
         image.info["exif"] = exif

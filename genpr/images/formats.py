@@ -151,6 +151,7 @@ _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 BITS, PHOTOMETRIC, PLANAR, SEPARATE_PLANES = 258, 262, 284, 2
 _SUBFILE, _COMPRESSION, _SAMPLES, _SUB_PAGES, _SAMPLE_FORMAT, _DNG_VERSION = 254, 259, 277, 330, 339, 50706
 _NEXT_PAGE = -1
+TIFF_LAYOUT = "TIFF pixels in a form that Pillow does not read"
 _MOST_CHANNELS = 6  # for more, Pillow logs an error
 _SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "complex float"}
 # None, fax, LZW, JPEG, Deflate, PackBits, LogLuv, LZMA, Zstandard.
@@ -303,16 +304,11 @@ def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
         yield _NEXT_PAGE, _LONG, number(end, 4)
 
 
-def _tiff_tags(data: bytes) -> dict[int, int]:
+def check_tiff(data: bytes, name: str) -> None:
+    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file."""
     tags = {tag: value for tag, _, value in tiff_entries(data)}
     if _NEXT_PAGE not in tags:
         raise ValueError("its tags are cut short")
-    return tags
-
-
-def check_tiff(data: bytes, name: str) -> None:
-    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file."""
-    tags = _tiff_tags(data)
     is_raw = _UNREAD.get(image_suffix(name)) == _CAMERA_RAW or _DNG_VERSION in tags or data[8:11] == b"CR\2"
     is_preview = tags.get(_SUBFILE, 0) & 1 and (tags[_NEXT_PAGE] or _SUB_PAGES in tags)
     if is_raw or is_preview:
@@ -324,15 +320,7 @@ def check_tiff(data: bytes, name: str) -> None:
     if kind != "integer" or bits > 16:
         raise UnsupportedImageError(f"{bits}-bit {kind} pixels, whose range is unknown")
     if bits == 12 or tags.get(_SAMPLES, 1) > _MOST_CHANNELS:
-        raise UnsupportedImageError(tiff_layout(data))
-
-
-def tiff_layout(data: bytes) -> str:
-    """A description of the pixels of a TIFF."""
-    tags = _tiff_tags(data)
-    planes = " in separate planes" * (tags.get(PLANAR) == SEPARATE_PLANES)
-    colors = f"photometric interpretation {tags.get(PHOTOMETRIC, 0)}"
-    return f"TIFF pixels of {tags.get(_SAMPLES, 1)} x {tags.get(BITS, 1)} bits{planes} with {colors}"
+        raise UnsupportedImageError(TIFF_LAYOUT)
 
 
 def tiff_tile(data: bytes) -> tuple[int, int]:

@@ -53,7 +53,6 @@ _HINTS = {
 }
 _MOST_SUFFIXES, _LONGEST_SUFFIX = 20, 16  # of the files passed over
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +120,12 @@ class IndexedSource(ImageSource):
         return (f"[{index}]" for index in range(len(self)))
 
 
-class Table(Protocol[T_co]):
-    """Entries by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> T_co: ...
-
-
 @dataclass(frozen=True)
 class MemberSource(IndexedSource, Generic[T]):
     """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
 
     name: str
-    members: Table[T]
+    members: Sequence[T]
     name_of: Callable[[T], str]
     read: Callable[[T], bytes]
     passed_over: dict[str, int] = field(default_factory=dict)

@@ -96,7 +96,6 @@ def test_many_threads_can_read_images(make_source, kind):
     [
         ([], "it is empty"),
         (["a.txt", "b.TXT", "c.md"], "3 other files, suffixes: .txt (2), .md (1)"),
-        (["dataset.json", "0.npy", "1.npy"], "latents"),
         (["a.tar", "b.tar"], "add '*.tar' to the folder"),
     ],
 )
