@@ -40,10 +40,11 @@ def test_label_of_a_sample_is_its_class(make_tar):
         ("0.cls=1 0.png 0.cls=3 0.png", ["1", "3"]),
         ("0.png 0.json 0.txt 0.cls=1 0.png 0.txt 0.cls=3", ["1", "3"]),
         ("0.png 0.cls=1 1.png 0.png", ["1", None, None]),
+        ("0.png 0.mask.png 0.cls=7", ["7", "7"]),
         ("0.png 0.cls=1 0.v2.cls=1", ["1"]),
         ("0 0.cls=1 1.heic 1.cls=2 0.unknown 0.cls=3", ["1", "3", "2"]),
     ],
-    ids=["joined", "label-first", "other-members", "unlabeled", "equal", "other-suffixes"],
+    ids=["joined", "label-first", "other-members", "unlabeled", "mask", "equal", "other-suffixes"],
 )
 def test_label_of_a_repeated_key_is_the_one_beside_the_image(make_tar, members, expected):
     assert labels_of(make_tar(members_of(members))) == expected
