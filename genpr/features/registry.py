@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, similar, some
@@ -128,29 +127,27 @@ def _dinov2(dim: int, letter: str) -> BuiltIn:
     )
 
 
-BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
-    {
-        "inception": _inception("pool3", 2048),
-        "inception-768": _inception("mixed 6e, mean", 768),
-        "inception-192": _inception("second max pool, mean", 192),
-        "inception-64": _inception("first max pool, mean", 64),
-        "inception-spatial": _inception("mixed_6/conv, 7 channels (sFID)", 2023),
-        "inception-softmax": _inception("softmax without bias (IS)", 1008),
-        "vgg16": BuiltIn("fc2 after ReLU", 4096, "tf1-bilinear", 224, "vgg16", VGG16),
-        "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
-        "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
-        "clip-vit-l-14-336": _clip(768, 336, "vit-l-14-336"),
-        "dinov2-vits14": _dinov2(384, "s"),
-        "dinov2-vitb14": _dinov2(768, "b"),
-        "dinov2-vitl14": _dinov2(1024, "l"),
-        "dinov2-vitg14": _dinov2(1536, "g"),
-        "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
-        "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
-    }
-)
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "inception": _inception("pool3", 2048),
+    "inception-768": _inception("mixed 6e, mean", 768),
+    "inception-192": _inception("second max pool, mean", 192),
+    "inception-64": _inception("first max pool, mean", 64),
+    "inception-spatial": _inception("mixed_6/conv, 7 channels (sFID)", 2023),
+    "inception-softmax": _inception("softmax without bias (IS)", 1008),
+    "vgg16": BuiltIn("fc2 after ReLU", 4096, "tf1-bilinear", 224, "vgg16", VGG16),
+    "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
+    "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
+    "clip-vit-l-14-336": _clip(768, 336, "vit-l-14-336"),
+    "dinov2-vits14": _dinov2(384, "s"),
+    "dinov2-vitb14": _dinov2(768, "b"),
+    "dinov2-vitl14": _dinov2(1024, "l"),
+    "dinov2-vitg14": _dinov2(1536, "g"),
+    "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
+    "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
+}
 """Built-in extractors by name, in display order."""
 
-OPEN_FAMILIES: Mapping[str, str] = MappingProxyType({"timm": "timm_models", "open_clip": "clip"})
+OPEN_FAMILIES: Mapping[str, str] = {"timm": "timm_models", "open_clip": "clip"}
 """Modules that load extractors named `FAMILY:MODEL`, whose models are those of a library."""
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -190,7 +189,7 @@ _RULES = (
     ResizeRule("clip", _resize_and_crop),
 )
 
-RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for rule in _RULES})
+RESIZE_RULES: Mapping[str, ResizeRule] = {rule.name: rule for rule in _RULES}
 """All rules by name."""
 
 

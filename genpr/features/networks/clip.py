@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,13 +29,11 @@ from genpr.features.weights import Weights, WeightsFile, hub_file
 from genpr.runtime import state_guard
 from genpr.validation import entry_point
 
-_OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "clip-vit-b-32": ("ViT-B-32", "openai"),
-        "clip-vit-l-14": ("ViT-L-14", "openai"),
-        "clip-vit-l-14-336": ("ViT-L-14-336", "openai"),
-    }
-)
+_OPENAI: Mapping[str, tuple[str, str]] = {
+    "clip-vit-b-32": ("ViT-B-32", "openai"),
+    "clip-vit-l-14": ("ViT-L-14", "openai"),
+    "clip-vit-l-14-336": ("ViT-L-14-336", "openai"),
+}
 _NO_TEXT = {"context_length": 1, "vocab_size": 1, "width": 1, "heads": 1, "layers": 1}
 """The smallest text tower that open_clip builds, which is discarded."""
 _OF_THE_WHOLE = {"context_length", "input_resolution", "vocab_size", "logit_scale", "logit_bias"}

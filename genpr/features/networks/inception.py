@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -66,16 +65,14 @@ class _BlockE(InceptionE):  # type: ignore[misc] # untyped
         ]
 
 
-_LAYERS: Mapping[str, str] = MappingProxyType(
-    {
-        "inception": "pool3",
-        "inception-768": "mixed-6e",
-        "inception-192": "max-pool-2",
-        "inception-64": "max-pool-1",
-        "inception-spatial": "spatial",
-        "inception-softmax": "softmax",
-    }
-)
+_LAYERS: Mapping[str, str] = {
+    "inception": "pool3",
+    "inception-768": "mixed-6e",
+    "inception-192": "max-pool-2",
+    "inception-64": "max-pool-1",
+    "inception-spatial": "spatial",
+    "inception-softmax": "softmax",
+}
 _SPATIAL_CHANNELS = 7
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,14 +45,12 @@ from genpr.runtime import state_guard
 if TYPE_CHECKING:
     from timm.models import PretrainedCfg
 
-_DINOV2: Mapping[str, str] = MappingProxyType(
-    {
-        "dinov2-vits14": "vit_small_patch14_dinov2",
-        "dinov2-vitb14": "vit_base_patch14_dinov2",
-        "dinov2-vitl14": "vit_large_patch14_dinov2",
-        "dinov2-vitg14": "vit_giant_patch14_dinov2",
-    }
-)
+_DINOV2: Mapping[str, str] = {
+    "dinov2-vits14": "vit_small_patch14_dinov2",
+    "dinov2-vitb14": "vit_base_patch14_dinov2",
+    "dinov2-vitl14": "vit_large_patch14_dinov2",
+    "dinov2-vitg14": "vit_giant_patch14_dinov2",
+}
 _ANY_SIDE: Mapping[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True}  # of vision transformers
 _PATCH = 14
 _OFFSET = 0.1  # the authors keep it for compatibility with DINO
