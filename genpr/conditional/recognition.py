@@ -30,8 +30,7 @@ from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, load_vocabu
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
-from genpr.features.custom import load_user_object, wrap_extractor
-from genpr.features.detectors import DetectingExtractor, Detector
+from genpr.features.custom import DetectingExtractor, Detector, load_user_object, wrap_extractor
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, open_input
