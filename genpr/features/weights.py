@@ -332,12 +332,12 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
         raise WeightsError(f"{text} ({reason})", code="weights-format", path=source) from error
     if isinstance(tensors, dict) and all(isinstance(value, torch.Tensor) for value in tensors.values()):
         return tensors
-    kind, inner = f"a {type(tensors).__name__}", list[object]()
-    if isinstance(tensors, dict):
-        kind = f"a dictionary with {printable(some([*map(str, tensors)], 5))}"
-        inner = [name for name, value in tensors.items() if isinstance(value, dict)]
-    advice = f"; save {printable(str(inner[0]))!r} alone" if inner else ""
-    message = f"{source} must have named tensors only (a state dict), but has {kind}{advice}"
+    kind = (
+        printable(some([*map(str, tensors)], 5))
+        if isinstance(tensors, dict)
+        else f"a {type(tensors).__name__}"
+    )
+    message = f"{source} must have named tensors only (a state dict), but has {kind}"
     raise WeightsError(message, code="weights-format", path=source)
 
 
