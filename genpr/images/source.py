@@ -39,7 +39,6 @@ _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     **dict.fromkeys(ARRAY_SUFFIXES, open_array_file),
     ".txt": open_list,
 }
-_COMPRESSED_SUFFIXES = {".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".zst"}
 _IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
 _ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS)} (a list of files)"
@@ -106,8 +105,6 @@ def _open_one(text: str, name: str) -> ImageSource:
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
     kind = "a single image" if _is_image(path) else f"of unknown kind ({suffix or 'no suffix'})"
-    if suffix in _COMPRESSED_SUFFIXES:
-        kind = "compressed; decompress it first, as with gzip -d, bzip2 -d, xz -d or zstd -d"
     if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))

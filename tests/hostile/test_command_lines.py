@@ -220,26 +220,6 @@ def test_hostile_files_of_images_and_features_end_in_a_score_or_an_error(at, che
     check(["score", real, name, *SCORE], *((OK, USAGE, DATA) if real == name else (USAGE, DATA, RESOURCE)))
 
 
-LABELS: dict[str, bytes | str] = {
-    "l.csv": b"name,label\n00.png,ca\0t\n" * 100,
-    "utf-16/l.csv": "name,label\n00.png,cat\n".encode("utf-16"),
-    "l.tsv": b"\t" * 1_000_000 + b"\n" + b"a\tb\n",
-    "l.json": '{"labels": [["00.png", NaN], ["01.png", 1e999], ["02.png", {}], ["03.png", "\\ud800"]]}',
-    "l.npy": npy("'<U0'", "(1000000000000,)"),
-    "wide/l.npy": npy("'|V1000000000'", "(0,)"),
-    "surrogates/l.npy": npy("'<U2'", "(12,)", struct.pack("<II", 0xD800, 0x10FFFF) * 12),
-    "codes/l.npy": npy("'<U1'", "(12,)", struct.pack("<I", 0x7FFFFFFF) * 12),
-}
-
-
-@pytest.mark.parametrize("name", LABELS)
-def test_hostile_labels_end_in_a_score_or_an_error(at, check, name):
-    (at / name).parent.mkdir(exist_ok=True)
-    (at / name).write_bytes(data if isinstance(data := LABELS[name], bytes) else data.encode())
-    options = ("--per-class", "--real-labels", name, "--fake-labels", name)
-    check(["score", "real", "fake", *SCORE, *options], OK, DATA)
-
-
 # Places, names and options ----------------------------------------------------------------------------------
 
 

@@ -132,20 +132,10 @@ def test_object_arrays_are_errors_and_their_code_is_never_executed(tmp_path, suf
 
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])
-@pytest.mark.parametrize(
-    ("array", "code", "cause"),
-    [
-        (IMAGES / 255, "dtype", "(x * 255).round()"),
-        (IMAGES.transpose(0, 3, 1, 2).copy(), "shape", "looks like NCHW"),
-        (np.asfortranarray(IMAGES), "shape", "Fortran"),
-    ],
-)
-def test_array_files_of_other_layouts_are_errors(tmp_path, suffix, array, code, cause):
-    path = tmp_path / f"x.{suffix}"
-    path.write_bytes(npy_bytes(array)) if suffix == "npy" else write_member(path, npy_bytes(array))
-    error = refused_source(path)
-    assert error.code == f"array-{code}"
-    assert cause in str(error)
+def test_array_files_in_fortran_order_are_errors(tmp_path, suffix):
+    path, data = tmp_path / f"x.{suffix}", npy_bytes(np.asfortranarray(IMAGES))
+    path.write_bytes(data) if suffix == "npy" else write_member(path, data)
+    assert refused_source(path).code == "array-shape"
 
 
 def lying_header(claimed: tuple[int, ...], data: bytes) -> bytes:
