@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -14,22 +14,20 @@ from torch import Tensor
 
 from genpr.checkpoints.generator import device_of, generator_errors, inference_context, seed_noise
 from genpr.errors import DataError, UsageError, some
-from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.result import Result
-from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import option, takes_options
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.common import as_uint8, given_evaluator, warn_no_overlap
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.storage import from_dict
-from genpr.validation import check_count, check_flag, is_plain, kind_of
+from genpr.validation import is_plain, kind_of
 
 Model = TypeVar("Model")
 Images = Tensor | np.ndarray[Any, np.dtype[Any]]
 Generate = Callable[[Model], Iterable[Images]]
 Log = Callable[[dict[str, float], int], object]
 Mode = Literal["max", "min"]
-_OF_EVALUATOR = ("extractor", "metrics", "prepare")
 _END = object()
 
 
@@ -49,20 +47,6 @@ class History:
     mode: Mode = "max"
     records: list[Record] = field(default_factory=list, init=False)
 
-    def __post_init__(self) -> None:
-        if self.mode not in ("max", "min"):
-            raise UsageError(f"mode must be 'max' or 'min', not {self.mode!r}", code="bad-option")
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self.records)
-
-    def __getitem__(self, index: int) -> Record:
-        """The record at `index`, such as `history[-1]` for the last one."""
-        return self.records[index]
-
     @property
     def best(self) -> Record | None:
         """The best record; None if no record has a value of the monitored score."""
@@ -74,13 +58,13 @@ class History:
         """Append a record."""
         self.records.append(Record(int(step), dict(scores)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain JSON types."""
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain JSON types, to resume training later."""
         records = [{"step": record.step, "scores": dict(record.scores)} for record in self.records]
         return {"monitor": self.monitor, "mode": self.mode, "records": records}
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the records of `to_dict`."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the records of `state_dict`."""
         try:
             self.records = [*from_dict(tuple[Record, ...], state["records"])]
         except (KeyError, TypeError, ValueError) as error:
@@ -143,50 +127,32 @@ def _checked_step(step: object) -> int:
     raise UsageError(f"the step must be an integer, not {step!r:.60}", code="bad-option")
 
 
-class CallbackKeywords(TypedDict, total=False):
+class CallbackKeywords(ScoreKeywords, total=False):
     """The fields of `CallbackOptions` as keyword arguments."""
 
     every: int
     n: int | None
     monitor: str
     mode: Mode
-    intervals: bool
     image_range: ImageRange | None
-    seed: int
-    extractor: str | FeatureExtractor | None
-    metrics: Sequence[str] | None
-    prepare: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallbackOptions:
-    """Options of a callback: what it draws, scores and monitors."""
+class CallbackOptions(ScoreOptions):
+    """Options of a callback: what it draws, scores and monitors; and of the `Evaluator`, unless `real` is one."""
 
-    every: int = option(1, "Interval between two scores, in steps or epochs.")
-    n: int | None = option(None, "Number of images.", unset="all that `generate` returns")
+    every: int = option(1, "Interval between two scores, in steps or epochs.", least=1)
+    n: int | None = option(None, "Number of images.", unset="all that `generate` returns", least=1)
     monitor: str = option("genpr/f1", "Score that determines the best step.")
-    mode: Mode = option("max", 'Whether higher ("max") or lower ("min") is better.')
+    mode: Mode = option("max", "The best value of it, max or min.", choices=("max", "min"))
+    image_range: ImageRange | None = option(
+        None, "Values of black and white in float images, such as (-1, 1).", check=checked_range
+    )
     intervals: bool = option(
         False, "Add both ends of 95 % intervals, as `genpr/precision_low` and `genpr/precision_high`."
     )
-    image_range: ImageRange | None = option(
-        None, "Values of black and white in float images, such as (-1, 1)."
-    )
-    seed: int = option(0, "Random seed of drawing.")
-    extractor: str | FeatureExtractor | None = option(
-        None,
-        "See `genpr.Evaluator`. If `real` is an Evaluator, extractor, metrics and prepare are its options.",
-    )
-    metrics: Sequence[str] | None = option(None, "Names of metrics.")
-    prepare: str | None = option(None, "Crop or resize images of both sides, such as center-crop:256.")
-
-    def __post_init__(self) -> None:
-        check_flag(self.intervals, "intervals")
-        check_count(self.every, "every", minimum=1)
-        check_count(self.seed, "seed", minimum=0)
-        if self.n is not None:
-            check_count(self.n, "n", minimum=1)
-        checked_range(self.image_range)
+    control: bool = option(False, "Score one half of the reals against the other, as a baseline.")
+    seed: int = option(0, "Random seed, also of drawing.", least=0)
 
 
 @takes_options(CallbackOptions)
@@ -218,7 +184,7 @@ class GenprCallback(Generic[Model]):
         >>> callback = GenprCallback(reals, lambda brightness: [reals + brightness], extractor="gabor")
         >>> for step, brightness in enumerate([60, 0, 90]):
         ...     scores = callback(step, brightness)
-        >>> callback.best.step, callback.best.scores["genpr/f1"]
+        >>> callback.history.best.step, callback.history.best.scores["genpr/f1"]
         (1, 1.0)
     """
 
@@ -232,9 +198,7 @@ class GenprCallback(Generic[Model]):
     ) -> None:
         chosen = CallbackOptions(**options)
         self.history = History(chosen.monitor, chosen.mode)
-        own = {name: getattr(chosen, name) for name in _OF_EVALUATOR}
-        of_score = ScoreOptions(**own, intervals=chosen.intervals, control=False)
-        self._evaluator = given_evaluator(real, of_score, of_evaluator=_OF_EVALUATOR)
+        self._evaluator = given_evaluator(real, chosen, options.keys() - {"seed", "intervals"})
         names = list(self._evaluator.plan.extractors)
         ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if chosen.intervals else []
         f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
@@ -246,11 +210,6 @@ class GenprCallback(Generic[Model]):
         self._log = log
         self._options = chosen
         self.result: Result | None = None
-
-    @property
-    def best(self) -> Record | None:
-        """The best record so far, the first of equal ones."""
-        return self.history.best
 
     def __call__(self, step: int, model: Model) -> dict[str, float]:
         """Score the model at steps that are multiples of `every`: `{"genpr/precision": ..., "genpr/f1": ...}`, else empty."""
@@ -269,11 +228,3 @@ class GenprCallback(Generic[Model]):
         if self._log is not None:
             self._log(dict(scores), step)
         return scores
-
-    def state_dict(self) -> dict[str, Any]:
-        """The history, as plain JSON types, to resume training later."""
-        return self.history.to_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a history."""
-        self.history.load(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,26 +16,24 @@ from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.result import Result
 from genpr.features.inputs import OpenedImages
-from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
 from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels, widened
 from genpr.validation import check_unmasked, is_plain
 
 
-def given_evaluator(real: object, options: ScoreOptions, *, of_evaluator: Collection[str]) -> Evaluator:
+def given_evaluator(real: object, options: ScoreOptions, chosen: Collection[str]) -> Evaluator:
     """The evaluator that a user passed, or a new one for the reals.
 
-    The options `of_evaluator` must not be set for an existing evaluator.
+    Options of a score must not be among the `chosen` ones for an existing evaluator.
     """
+    own = [each.name for each in fields(ScoreOptions)]
     if not isinstance(real, Evaluator):
-        real = Evaluator.from_options(real, options)
-    elif chosen := changed_options(options, of_evaluator):
-        text = f"{', '.join(chosen)} cannot be set for an existing Evaluator; set it when you create the Evaluator"
+        real = Evaluator.from_options(real, ScoreOptions(**{name: getattr(options, name) for name in own}))
+    elif wrong := [name for name in own if name in chosen]:
+        text = f"{', '.join(wrong)} cannot be set for an existing Evaluator; set it when you create the Evaluator"
         raise UsageError(text, code="bad-option")
     if options.intervals and not real.plan.intervals:
-        text = (
-            "intervals=True needs an Evaluator with intervals, but this one was created with intervals=False"
-        )
+        text = "intervals=True needs an Evaluator that was created with intervals"
         raise UsageError(text, code="bad-option")
     return real
 

@@ -15,7 +15,6 @@ from genpr.integrations.callback import (
     GenprCallback,
     History,
     Images,
-    Record,
 )
 from genpr.validation import check_seconds
 
@@ -83,11 +82,6 @@ class GenprLightningCallback(pl.Callback):
         self._make = partial(GenprCallback[Any], real, generate, **options)
 
     @property
-    def best(self) -> Record | None:
-        """The best record so far, the first of equal ones."""
-        return self.history.best
-
-    @property
     def state_key(self) -> str:
         """Identifies this callback in Lightning's checkpoints."""
         return super().state_key + self._prefix.removeprefix(_PREFIX)
@@ -111,11 +105,11 @@ class GenprLightningCallback(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The history, for Lightning's checkpoints."""
-        return self.history.to_dict()
+        return self.history.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the history of a checkpoint."""
-        self.history.load(state_dict)
+        self.history.load_state_dict(state_dict)
 
     def _score(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         epoch, name = trainer.current_epoch, f"options of {type(self).__name__}"

@@ -31,7 +31,6 @@ from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
 from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
-from genpr.metrics.registry import METRICS
 from genpr.validation import check_flag, check_seconds, entry_point, is_plain
 
 try:
@@ -66,15 +65,10 @@ def _extractor_of(plan: ScorePlan) -> ExtractorLike:
     return extractors[0]
 
 
-_OF_EVALUATOR = (
-    *("extractor", "protocol", "metrics", "k", "ties"),
-    *("seed", "device", "batch_size", "weights", "offline", "prepare", "reference_statistics"),
-)
+_OF_SCORE = {each.name for each in fields(ScoreOptions)}
 
 
-@takes_options(
-    ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR}, others=True
-)
+@takes_options(ScoreOptions, without={"intervals"}, others=True)
 class PrecisionRecallDensityCoverage(Metric):
     """Precision, recall, density and coverage as a `torchmetrics.Metric`.
 
@@ -133,7 +127,7 @@ class PrecisionRecallDensityCoverage(Metric):
         sync_timeout: float = 300.0,
         **options: Any,  # noqa: ANN401 - and those of torchmetrics
     ) -> None:
-        super().__init__(**{name: options[name] for name in options if name not in _OF_EVALUATOR})
+        super().__init__(**{name: options[name] for name in options if name not in _OF_SCORE})
         check_seconds("sync_timeout", sync_timeout)
         check_flag(normalize, "normalize")
         check_flag(reset_real_features, "reset_real_features")
@@ -144,11 +138,11 @@ class PrecisionRecallDensityCoverage(Metric):
         self._intervals = intervals
         self._sync_timeout = sync_timeout
         self.reset_real_features = reset_real_features
-        own = {name: options[name] for name in options if name in _OF_EVALUATOR}
-        self._options = ScoreOptions(**own, intervals=intervals, control=False)
+        own = {name: options[name] for name in options if name in _OF_SCORE}
+        self._options = ScoreOptions(**{"control": False, **own}, intervals=intervals)
         self._given: Evaluator | None = None
         if real is not None:
-            self._given = given_evaluator(real, self._options, of_evaluator=_OF_EVALUATOR)
+            self._given = given_evaluator(real, self._options, own)
         plan, self._embedder = (
             (self._given.plan, self._given.embedder) if self._given else planned(self._options)
         )
@@ -160,12 +154,6 @@ class PrecisionRecallDensityCoverage(Metric):
         self.result: Result | None = None
         for state in _STATES:
             self.add_state(state, [], dist_reduce_fx="cat")
-
-    @property
-    def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """None if the metrics differ."""
-        better = {METRICS[name].better for name in self._names}
-        return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
 
     @entry_point
     def update(self, images: Tensor, real: bool | None = None) -> None:
@@ -179,7 +167,6 @@ class PrecisionRecallDensityCoverage(Metric):
         if real and self._given is not None:
             text = "the reals were passed when the metric was created, so update accepts only fakes"
             raise UsageError(text, code="real-given")
-        self._check_device()
         if is_plain(images) and images.ndim == 4 and images.shape[:2] == (0, 3):  # as for an empty shard
             return
         role = "real" if real else "fake"
@@ -191,7 +178,6 @@ class PrecisionRecallDensityCoverage(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """Score all images since the last reset, of all ranks: one float64 value per metric."""
-        self._check_device()
         try:
             fakes = self._side("fake")
             evaluator = self._given or self._fitted_to(self._side("real"))
@@ -271,11 +257,6 @@ class PrecisionRecallDensityCoverage(Metric):
         columns = (found.identities, facts.view(torch.uint8), found.features.contiguous().view(torch.uint8))
         return torch.cat(columns, dim=1), found.extractor
 
-    def _check_device(self) -> None:
-        if self.device.type == "meta":
-            text = "the metric is on the meta device, which holds no values; make a new metric"
-            raise UsageError(text, code="meta-device")
-
     def _no_rows(self) -> Tensor:
         width = _HEAD + 4 * self._embedder.load(self._extractors).dim
         return torch.empty(0, width, dtype=torch.uint8, device="cpu")
@@ -331,15 +312,8 @@ class PrecisionRecallDensityCoverage(Metric):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy with separate state that shares networks and the fitted reals."""
-        for shared in (
-            self._embedder,
-            self._extractors,
-            self._given,
-            self._fitted,
-            self.result,
-            self.process_group,
-        ):
-            memo[id(shared)] = shared
+        names = ("_embedder", "_extractors", "_given", "_fitted", "result", "process_group")
+        memo |= {id(getattr(self, name)): getattr(self, name) for name in names}
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(deepcopy(super().__getstate__(), memo))

@@ -1,4 +1,4 @@
-"""Two ranks: `python gloo_worker.py SCENARIO PORT OUT.json OUT.json` prints their exit codes; errors go to OUT.err.
+"""Two ranks: `python gloo_worker.py PORT OUT.json OUT.json` prints their exit codes; errors go to OUT.err.
 
 They are forked after the imports, which take most of the time.
 """
@@ -93,32 +93,17 @@ def metric_scenario(rank):
     return found
 
 
-def failing_scenario(rank, culprit):
-    """Rank `culprit` raises an error before it computes."""
-    metric = ours.PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=2)
-    metric.update(images()[0][:20], real=True)
-    dist.barrier()
-    if rank == culprit:
-        raise RuntimeError("the generator diverged")
-    metric.update(images()[1][:20], real=False)
-    metric.compute()
-
-
-def main(scenario, rank, port, out):
-    """Run a scenario and write its results."""
+def main(rank, port, out):
+    """Run the scenario and write its results."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     dist.init_process_group("gloo", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
-    if scenario == "metric":
-        found = metric_scenario(rank)
-        Path(out).write_text(json.dumps(found))
-        dist.barrier()
-        dist.destroy_process_group()
-    else:
-        failing_scenario(rank, culprit=int(scenario))
+    Path(out).write_text(json.dumps(metric_scenario(rank)))
+    dist.barrier()
+    dist.destroy_process_group()
 
 
-def rank_of(scenario, rank, port, out):
+def rank_of(rank, port, out):
     """Run one rank in a forked process; its process id."""
     child = os.fork()
     if child:
@@ -126,7 +111,7 @@ def rank_of(scenario, rank, port, out):
     os.dup2(os.open(Path(out).with_suffix(".err"), os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
     code = 1
     try:
-        main(scenario, rank, port, out)
+        main(rank, port, out)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -138,5 +123,5 @@ def rank_of(scenario, rank, port, out):
 
 if __name__ == "__main__":
     gc.freeze()  # forks neither traverse nor copy imported objects
-    ranks = [rank_of(sys.argv[1], rank, sys.argv[2], out) for rank, out in enumerate(sys.argv[3:])]
+    ranks = [rank_of(rank, sys.argv[1], out) for rank, out in enumerate(sys.argv[2:])]
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in ranks]))

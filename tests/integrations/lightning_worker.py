@@ -28,7 +28,7 @@ def main(folder):
     trainer.fit(module_of(LightningModule))
     found = {
         "history": callback.state_dict(),
-        "best": callback.best.step,
+        "best": callback.history.best.step,
         "kept": checkpoint.best_model_path,
         "logged": {name: value.item() for name, value in trainer.callback_metrics.items()},
         "sampling_ranks": sampling_ranks,
