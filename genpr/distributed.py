@@ -45,7 +45,7 @@ _Value = TypeVar("_Value")
 
 _START_TIMEOUT = timedelta(minutes=5)
 _CHUNK = 2**26  # bytes per operation
-_PAUSES = 0.00005, 0.005  # seconds between two looks at an operation: first and maximum
+_PAUSE = 0.0003  # seconds between two looks at an operation
 _STORE_PAUSE = 0.05
 _CHECK_PAUSE = 0.2
 _REPORT_TIME = 0.5  # seconds that other ranks get to read an error in the store, which may end with this rank
@@ -93,12 +93,10 @@ class Communicator:
             return [rows]
         rows = rows.contiguous()
         counts = self._synchronize(f"all_gather {what} {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
-        parts = [
-            rows if rank == self.rank else rows.new_empty(count, *rows.shape[1:])
-            for rank, count in enumerate(counts)
-        ]
-        for owner, part in enumerate(parts):
-            self._broadcast(part, owner)
+        parts: list[Tensor] = []
+        for owner, count in enumerate(counts):
+            parts.append(rows if owner == self.rank else rows.new_empty(count, *rows.shape[1:]))
+            self._broadcast(parts[-1], owner)
         return parts
 
     def all_gather_tensors(
@@ -205,13 +203,11 @@ class Communicator:
 
     def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type
         """Wait until an operation is complete, or another rank failed."""
-        pause, longest = _PAUSES
         try:
             while not work.is_completed():
                 if time.monotonic() > self._checked + _CHECK_PAUSE:
                     self._check_ranks()
-                time.sleep(pause)
-                pause = min(2 * pause, longest)
+                time.sleep(_PAUSE)
             work.wait()
         except RuntimeError as error:
             if isinstance(error, ResourceError):
@@ -227,13 +223,10 @@ class Communicator:
 
     def report(self, error: BaseException) -> None:
         """Report an error of this rank to the others, unless another one was first."""
-        if isinstance(error, RankFailedError):
-            self.first_error = error
-            return
         message = str(error) if isinstance(error, GenprError | KeyboardInterrupt) else repr(error)
         code = ResourceError.exit_code if is_out_of_memory(error) else getattr(error, "exit_code", 1)
         own: dict[str, Any] = {"rank": self.rank, "message": message, "exit_code": code}
-        self.first_error = RankFailedError(**own)
+        self.first_error = error if isinstance(error, RankFailedError) else RankFailedError(**own)
         with suppress(ResourceError):
             self.first_error = RankFailedError(**self._store.set_once("failed", own))
         if self.first_error.rank == self.rank:
@@ -324,10 +317,9 @@ def rank_zero_only() -> bool:
 def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -> Iterator[Communicator]:
     """Compute the scores of this block with all processes that a launcher such as torchrun started.
 
-    All processes must enter the block and make the same calls. Each decodes and embeds its share of the images, searches its
-    share of all pairs, and gets the whole result. Results do not depend on the number of processes. Without a launcher
-    nothing changes. Outside of such a block genpr does not communicate with other processes, so a training that scores on
-    its first rank only is not affected.
+    All processes must enter the block and make the same calls. Each computes its share, and gets the whole result, which does not
+    depend on the number of processes. Without a launcher nothing changes, and outside of such a block genpr does not
+    communicate with other processes.
 
     An existing process group is used; otherwise one is created, and destroyed after the block. On GPUs, each process uses
     torch's current device, or device LOCAL_RANK if the group is created here, or the only GPU that it sees.
@@ -340,10 +332,9 @@ def all_ranks(*, timeout: float = 7200.0, device: str | torch.device = "auto") -
         The communicator; `is_rank_zero` is true in one of the processes.
 
     Raises:
-        UsageError: An argument is invalid, or other ranks have other options or extractors ("ranks-differ"); for other images
-            or features it is a DataError.
-        ResourceError: Other ranks are missing ("ranks-missing", "ranks-lost"), fail ("rank-failed"), or make different calls
-            ("ranks-apart"); or there is no GPU for each ("no-cuda").
+        UsageError: Other ranks have other options or extractors ("ranks-differ"); for images or features it is a DataError.
+        ResourceError: Other ranks are missing, fail or make different calls ("ranks-missing", "ranks-lost", "rank-failed",
+            "ranks-apart"); or there is no GPU for each ("no-cuda").
 
     Example:
         >>> import genpr
@@ -480,15 +471,9 @@ def _difference(by_rank: Mapping[int, Mapping[str, Any]], what: str) -> str | No
                 mine, theirs = own.get(name), other.get(name)
                 if isinstance(mine, dict) and isinstance(theirs, dict):
                     return _difference({first: mine, rank: theirs}, f"{what} of {name}")
-                values = f"{_shown(mine)} and {_shown(theirs)}"
+                values = f"{short(str(mine))} and {short(str(theirs))}"
                 return f"rank {first} and rank {rank} have different {what} ({name}: {values})"
     return None
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "not set"
-    return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _one_line(error: Exception) -> str:

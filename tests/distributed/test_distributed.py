@@ -127,11 +127,6 @@ def jobs(tmp_path_factory):
         jobs.add(f"cli-{size}", kind="cli", args=args, size=size, gpus=["a"] * size)
     folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
-    listed = folder / "listed.txt"
-    listed.write_text("".join(f"{path}\n" for path in sorted((folder / "fake").iterdir())))
-    pixels = ["--extractor", "pixels", "--no-cache", "--json"]
-    args = ["features", str(listed), str(folder / "listed.safetensors"), *pixels]
-    jobs.add("cli-list-of-files", kind="cli", args=args, size=2, **{"break": ["print", 1]})
     for size in (2, 3):
         jobs.add(f"differing-{size}", kind="python", name="differing", size=size)
     html = {"1": ["--html", str(folder / "page.html")]}
@@ -221,14 +216,6 @@ def test_bad_images_of_all_ranks_are_listed_once(jobs):
     assert stderr.count("error:") == 1
     (record,) = [json.loads(text)["error"] for text in jobs.output("cli-bad", "out") if text]
     assert [Path(bad["path"]).name for bad in record["bad"]] == ["002.png", "020.png"]
-
-
-def test_only_rank_zero_prints(jobs):
-    assert jobs.codes("cli-list-of-files") == [0, 0], jobs.output("cli-list-of-files", "err")
-    first, second = jobs.output("cli-list-of-files", "out")
-    assert json.loads(first)["n"] == 24
-    assert second == ""
-    assert jobs.output("cli-list-of-files", "err")[1] == ""  # including messages of libraries
 
 
 def test_failing_rank_ends_all_ranks_with_one_message(jobs):

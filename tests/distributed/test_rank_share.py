@@ -3,7 +3,6 @@
 import zipfile
 from dataclasses import asdict
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,38 +50,6 @@ def test_ranks_divide_a_source_by_blocks(sources, size, monkeypatch):
             assert share.names == [item.name for item in source]
             share.check_visited()
         assert [taken[position] for position in range(11)] == FILES
-
-
-@pytest.fixture
-def half_damaged(tmp_path, monkeypatch):
-    """Six images in three blocks of a Parquet file, the second of which cannot be read."""
-    monkeypatch.setattr("genpr.features.embed.BLOCK", 2)
-    path = tmp_path / "x.parquet"
-    images = [np.random.default_rng(number).bytes(500) for number in range(6)]
-    pq.write_table(
-        pa.table({"image": images}), path, row_group_size=2, compression="none", use_dictionary=False
-    )
-    source = open_source(path)
-    data = bytearray(path.read_bytes())
-    at = data.find(images[2])
-    data[at - 20 : at] = bytes(20)
-    path.write_bytes(data)
-    return source, images
-
-
-def test_images_of_other_ranks_are_not_read(half_damaged, monkeypatch):
-    source, images = half_damaged
-    monkeypatch.setattr("genpr.features.embed._COMPARED", 0)
-    share = RankShare(source, EqualRanks(0, 2))
-    assert [item.read() for _, item in share] == images[:2] + images[4:]
-
-
-@pytest.mark.parametrize(("total", "compared"), [(1, 1), (40, 40), (256, 256), (300, 256), (9000, 256)])
-def test_ranks_compare_the_contents_of_all_of_few_images_or_of_some_everywhere(total, compared):
-    source = open_source(np.zeros((total, 1, 1, 3), np.uint8))
-    positions = RankShare(source, EqualRanks(1, 2)).compared
-    assert len({*positions}) == len(positions) == compared
-    assert max(np.diff([-1, *positions, total])) <= max(1, total / 16)
 
 
 def test_searches_use_the_current_communicator(rng):
