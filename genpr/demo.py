@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.storage import check_output, marked_by, report_write_errors
+from genpr.storage import report_write_errors
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    pass
 
 SIZE = 64
 KINDS = ("disc", "square", "triangle", "star", "ring")
@@ -33,8 +32,6 @@ LATENTS = (
 # Sharp enough that nearly all images show one clear kind, and smooth enough that images vary continuously.
 _KIND_SHARPNESS = 30.0
 _DISC_ADVANTAGE = 0.3  # so that truncation ends in a clear disc and not in a mixture of all kinds
-_SOFTWARE = "genpr demo"  # in its PNG files
-_is_own = marked_by(lambda head: head[37:].startswith(f"tEXtSoftware\0{_SOFTWARE}".encode()))
 _BLOCK = 32  # images drawn at once, so that their pixels stay in the CPU cache
 
 
@@ -240,44 +237,17 @@ def _blur(images: Tensor) -> Tensor:
     return blurred.round().to(torch.uint8).reshape(images.shape)
 
 
-def contact_sheet(sets: Sequence[DemoSet], *, columns: int = 12) -> Image:
-    """An RGB image with one row of images per set."""
-    from torchvision.transforms.functional import to_pil_image
-    from torchvision.utils import make_grid
-
-    images = torch.cat([shown.images[:columns] for shown in sets])
-    sheet: Image = to_pil_image(make_grid(images, nrow=columns, padding=4, pad_value=255))
-    return sheet
-
-
-def save_sets(sets: Sequence[DemoSet], folder: str | Path, *, overwrite: bool = False) -> None:
-    """Write each set as PNG files to `folder`/NAME, and `contact_sheet` to overview.png; other images are not replaced.
-
-    Folders with files of other names, which would be scored too, are refused.
-    """
-    from PIL.PngImagePlugin import PngInfo
+def save_sets(sets: Sequence[DemoSet], folder: Path) -> None:
+    """Write each set as PNG files to `folder`/NAME; folders with files, which would be scored too, are refused."""
     from torchvision.transforms.functional import to_pil_image
 
-    made_by = PngInfo()
-    made_by.add_text("Software", _SOFTWARE)
-    names = [f"{i:04d}.png" for i in range(max(len(shown.images) for shown in sets))]
-    outputs = {Path(folder, shown.name): names[: len(shown.images)] for shown in sets}
-    overview = Path(folder, "overview.png")
-    with report_write_errors(Path(folder)):
-        for path, own in outputs.items():
-            if path.is_dir() and (unexpected := sorted({entry.name for entry in path.iterdir()} - {*own})):
-                raise UsageError(
-                    f"{path} contains files that are not part of the demo, such as {unexpected[0]}; choose an empty folder",
-                    code="folder-not-empty",
-                    path=str(path),
-                )
-        for path in (overview, *(path / name for path, own in outputs.items() for name in own)):
-            if os.path.lexists(path):
-                check_output(path, (), _is_own, overwrite=overwrite)
-        for path in outputs:
-            path.mkdir(parents=True, exist_ok=True)
-        contact_sheet(sets).save(overview, pnginfo=made_by)
-        for shown, (path, own) in zip(sets, outputs.items(), strict=True):
-            for name, pixels in zip(own, shown.images, strict=True):
+    with report_write_errors(folder):
+        for path in (folder / shown.name for shown in sets):
+            if path.exists() and any(path.iterdir()):
+                text = f"{path} contains files; choose another folder, or remove them"
+                raise UsageError(text, code="folder-not-empty", path=str(path))
+        for shown in sets:
+            (folder / shown.name).mkdir(parents=True, exist_ok=True)
+            for number, pixels in enumerate(shown.images):
                 # Fast rather than small.
-                to_pil_image(pixels).save(path / name, compress_level=1, pnginfo=made_by)
+                to_pil_image(pixels).save(folder / shown.name / f"{number:04d}.png", compress_level=1)

@@ -12,15 +12,13 @@ import os
 import platform
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from genpr.errors import GenprError
 from genpr.runtime import folder_risk
 
 State = Literal["ok", "warn", "broken"]
@@ -40,27 +38,8 @@ class Finding:
 Findings = Iterator[Finding]
 
 
-@dataclass(frozen=True)
-class Report:
-    """The findings of all checks, in display order."""
-
-    genpr: str
-    findings: tuple[Finding, ...]
-    seconds: float
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether no finding is broken."""
-        return all(finding.state != "broken" for finding in self.findings)
-
-    def to_record(self) -> dict[str, Any]:
-        """As plain JSON types."""
-        return {**asdict(self), "healthy": self.is_healthy}
-
-
-def run_checks(genpr: str, *, root: Path) -> Report:
+def run_checks(genpr: str, *, root: Path) -> list[Finding]:
     """Run all checks of the cache folder `root` and of this machine."""
-    started = time.monotonic()
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "libraries": lambda: check_libraries(genpr),
         "machine": check_gpus,
@@ -68,10 +47,8 @@ def run_checks(genpr: str, *, root: Path) -> Report:
         "cache": lambda: check_cache_folder(root),
         "directions": check_directions,
         "exactness": check_exactness,
-        "same features": check_features,
     }
-    findings = [finding for name in checks for finding in run_check(name, checks[name])]
-    return Report(genpr, tuple(findings), round(time.monotonic() - started, 2))
+    return [finding for name in checks for finding in run_check(name, checks[name])]
 
 
 def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -88,7 +65,6 @@ def _shown(error: BaseException) -> str:
 
 _IMPORTED_AS = {"faiss-cpu": "faiss", "pillow": "PIL", "open_clip_torch": "open_clip"}
 _OPTIONAL = ("matplotlib", "jinja2", "open_clip_torch")
-_BASIC = ("numpy", "torch", "torchvision", "faiss-cpu")  # if genpr is used from its source folder
 
 
 def _requirements(package: str) -> list[Requirement]:
@@ -102,9 +78,11 @@ def _requirements(package: str) -> list[Requirement]:
 def check_libraries(genpr: str) -> Findings:
     """Compare the versions of libraries with the requirements of genpr and torchvision, and import each."""
     versions = {"genpr": genpr, "python": platform.python_version(), "system": platform.platform()}
-    needs = _requirements("genpr") or [Requirement(name) for name in _BASIC]
     wrong = []
-    for need in [*needs, *(each for each in _requirements("torchvision") if each.name == "torch")]:
+    for need in [
+        *_requirements("genpr"),
+        *(each for each in _requirements("torchvision") if each.name == "torch"),
+    ]:
         name, is_extra = need.name, need.marker is not None
         state: State = "warn" if is_extra or name in _OPTIONAL else "broken"
         try:
@@ -119,8 +97,7 @@ def check_libraries(genpr: str) -> Findings:
             if not is_extra:
                 importlib.import_module(_IMPORTED_AS.get(name, name))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken library may raise anything
-            again = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
-            remedy = "" if isinstance(error, GenprError) else again  # the error of a limit says what to do
+            remedy = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
             wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)
@@ -155,7 +132,6 @@ def check_gpus() -> Findings:
             yield Finding(device, "broken", f"cannot be used ({_shown(error)})", remedy)
 
 
-_KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
 _INEXACT = ("CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATE_SINGLE_PRECISION", "NVIDIA_TF32_OVERRIDE")
 _SHOWN_VARIABLES = re.compile(
     "CUBLAS_|CUDA_VISIBLE|GENPR_|HF_HOME|HF_HUB_|KMP_DUP|LD_PRELOAD|MKL_NUM|NVIDIA_TF32|OMP_|OPENBLAS_|PYTORCH_|TORCH_|XDG_CACHE"
@@ -167,42 +143,26 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> Findings:
     found = {name: value for name, value in sorted(environment.items()) if _SHOWN_VARIABLES.match(name)}
     text = " ".join(f"{name}={value}" for name, value in found.items()) or "no relevant variable is set"
     yield Finding("environment", "ok", text, facts=found)
-    for name in found:
-        if name.startswith("GENPR_") and name not in _KNOWN_VARIABLES:
-            text = f"unknown variable; genpr reads {', '.join(_KNOWN_VARIABLES)}"
-            yield Finding(name, "warn", text, f"unset {name}")
     for name in _INEXACT:
         if found.get(name, "0") not in {"", "0"}:
             text = "makes matrix products on GPUs differ from IEEE 754; `auto` does not use a GPU on which this has an effect"
             yield Finding(name, "warn", text, f"unset {name}")
-    if found.get("KMP_DUPLICATE_LIB_OK", "").upper() in {"1", "TRUE"}:
-        text = "allows two copies of OpenMP to be loaded, which may crash or give wrong results"
-        remedy = "unset KMP_DUPLICATE_LIB_OK, and install torch and faiss from the same source, pip or conda"
-        yield Finding("KMP_DUPLICATE_LIB_OK", "warn", text, remedy)
 
 
 def check_cache_folder(root: Path) -> Findings:
     """Whether features and weights can be stored in `root`. Without a cache, genpr embeds images at every run."""
     parent = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
-    free, problem = shutil.disk_usage(parent).free, ""
-    try:
-        if not parent.is_dir():
-            problem = f"{parent} is not a folder"
-        elif not os.access(parent, os.W_OK | os.X_OK):
-            problem = f"{parent} cannot be written to"
-        elif root.exists():
-            problem = folder_risk(root) or ""
-    except OSError as error:
-        problem = f"it cannot be read ({error.strerror or error})"
-    facts = {"path": str(root), "exists": root.is_dir(), "free": free}
-    text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.exists() else ", does not exist yet")
-    if problem:
-        remedy = "set GENPR_CACHE to a private folder on a local disk"
-        yield Finding("cache", "warn", f"{text}; {problem}, so nothing is cached", remedy, facts)
+    free = shutil.disk_usage(parent).free
+    problem, remedy = "", "set GENPR_CACHE to a private folder on a local disk"
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        problem = f"{parent} is not a folder that can be written to, so nothing is cached"
+    elif root.exists() and (risk := folder_risk(root)):
+        problem = f"{risk}, so nothing is cached"
     elif free < 10**9:
-        yield Finding("cache", "warn", text, "genpr cache prune --max-size 1GB, or free disk space", facts)
-    else:
-        yield Finding("cache", "ok", text, facts=facts)
+        problem, remedy = "little space", "genpr cache prune --max-size 1GB, or free disk space"
+    facts = {"path": str(root), "exists": root.is_dir(), "free": free}
+    text = f"{root}, {free / 1e9:.1f} GB free" + f"; {problem}" * bool(problem)
+    yield Finding("cache", "warn" if problem else "ok", text, remedy if problem else "", facts)
 
 
 def _self_test(name: str, failures: list[str], text: str) -> Finding:
@@ -267,19 +227,3 @@ def check_exactness() -> Findings:
                     wrong += [] if is_right or name in wrong else [name]
         text = "all counts equal those of integers"
         yield _self_test("exactness" if device == "cpu" else f"exactness {device}", wrong, text)
-
-
-def check_features() -> Findings:
-    """Check that images have bit-equal features in batches and one by one."""
-    import torch
-
-    from genpr.demo import ShapesGenerator, draw_latents
-    from genpr.features.embed import embed
-    from genpr.features.registry import load_extractor
-
-    images = ShapesGenerator()(draw_latents(24, seed=0))
-    gabor = load_extractor("gabor", device="cpu")
-    first, *others = [embed(images, gabor, batch_size=size) for size in (24, 24, 1)]
-    is_right = all(torch.equal(first, other) for other in others) and bool(first.std(0).max() > 0)
-    failures = [] if is_right else ["the same images have different features (gabor)"]
-    yield _self_test("same features", failures, "bit-equal, embedded in batches and one by one")

@@ -10,12 +10,13 @@ import errno
 import os
 import random
 import re
+import resource
 import stat
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, chdir, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from itertools import product
@@ -52,22 +53,16 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     check_device(device)
     import torch
 
-    if not isinstance(device, str | torch.device):
-        raise UsageError(
-            f"device {device!r:.60} is not supported; use auto, cpu or cuda", code="unknown-device"
-        )
     if device == "auto":
         has_gpu = machine_shares["gpus"] and torch.cuda.is_available()
         return usable_device(torch.device("cuda")) if has_gpu else torch.device("cpu")
     resolved = torch.device(device)
-    if resolved.type not in {"cpu", "cuda"}:
-        raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(str(device).partition(":")[2] or 0) >= count:  # torch keeps 8 bits of it: 256 would be 0
             raise ResourceError(
                 f"device {str(device)!r} is not available: torch {torch.__version__} (built for CUDA {torch.version.cuda}) "
-                f"sees {count} CUDA devices{_cuda_error()}; check the driver with `nvidia-smi`, or use --device cpu",
+                f"sees {count} CUDA devices; check the driver with `nvidia-smi`, or use --device cpu",
                 code="no-cuda",
             )
         if problem := _problem_of(resolved):
@@ -80,11 +75,9 @@ def usable_device(gpu: torch.device) -> torch.device:
     """The GPU, or the CPU with a notice if the GPU does not work."""
     import torch
 
-    problem = _problem_of(gpu)
-    if problem is None:
-        return gpu
-    emit_notice("gpu-unusable", device=gpu, reason=problem)
-    return torch.device("cpu")
+    if problem := _problem_of(gpu):
+        emit_notice("gpu-unusable", device=gpu, reason=problem)
+    return torch.device("cpu") if problem else gpu
 
 
 _problems: dict[int, str | None] = {}  # of tested GPUs, by device index
@@ -111,21 +104,11 @@ def _problem_of(device: torch.device) -> str | None:
     return _problems[index]
 
 
-def _cuda_error() -> str:
-    """The error of torch if it cannot use a GPU."""
-    import torch
-
-    try:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
-    except (RuntimeError, AssertionError) as error:
-        return f" ({' '.join(str(error).split())})"
-    return ""
-
-
 def check_device(device: object) -> None:
-    """Refuse a string that is not a device name, without importing torch."""
-    if isinstance(device, str) and not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
-        raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
+    """Refuse what is not a device or its name, without importing torch."""
+    if not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", str(device)):
+        text = f"unknown device {device!r:.60}; use auto, cpu, cuda or cuda:N"
+        raise UsageError(text, code="unknown-device")
 
 
 def is_launched() -> bool:
@@ -144,9 +127,7 @@ def launched_rank() -> int:
 
 def available_cores() -> list[int]:
     """Numbers of the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0))
 
 
 def usable_cores() -> int:
@@ -188,27 +169,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     return is_generic and any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
-def is_out_of_threads(error: BaseException) -> bool:
-    """Whether `error` reports that no thread could be started."""
-    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-
-
-def is_out_of_files(error: BaseException) -> bool:
-    """Whether an error without an errno reports that a library could not open another file."""
-    return isinstance(error, RuntimeError) and os.strerror(errno.EMFILE) in str(error)
+def is_out_of_handles(error: BaseException) -> bool:
+    """Whether an error without an errno reports that no thread could be started, or no file opened."""
+    texts = "can't start new thread", os.strerror(errno.EMFILE)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 def address_space_left() -> int | None:
     """Bytes that this process can still map within its limit (`ulimit -v`); None without a limit."""
-    with suppress(ImportError, OSError):  # not Linux
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY:
-            with Path("/proc/self/statm").open() as file:
-                pages = int(file.readline().split()[0])
-            return max(0, limit - pages * resource.getpagesize())
-    return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    with Path("/proc/self/statm").open() as file:
+        pages = int(file.readline().split()[0])
+    return max(0, limit - pages * resource.getpagesize())
 
 
 def limit_malloc_arenas() -> bool:
@@ -219,20 +193,13 @@ def limit_malloc_arenas() -> bool:
     """
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     is_chosen = "malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)
-    mallopt = _libc_function("mallopt")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc
     return mallopt is not None and not is_chosen and all(mallopt(*setting) == 1 for setting in _MALLOPT)
 
 
 def malloc_trim() -> None:
     """Return freed memory to the system, which takes some milliseconds."""
-    trim = _libc_function("malloc_trim")
-    if trim is not None:
-        trim(0)
-
-
-def _libc_function(name: str) -> Callable[..., int] | None:
-    """A function of the C library, None if it is missing, as outside of glibc."""
-    return getattr(ctypes.CDLL(None), name, None) if os.name == "posix" else None
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)
 
 
 def is_offline(offline: bool = False) -> bool:
@@ -267,18 +234,15 @@ def private_folder(root: Path, *parts: str) -> Path:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             risk = folder_risk(path)
         except OSError as error:
-            text = f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write"
-            raise ResourceError(text, code="cache-unusable", path=str(path)) from error
+            risk = f"it cannot be created ({error.strerror})"
         if risk is not None:
-            text = f"the folder {path} is not used: {risk}; set GENPR_CACHE to a private folder"
+            text = f"the folder {path} is not used: {risk}; set GENPR_CACHE to a private folder that you can write"
             raise ResourceError(text, code="cache-unusable", path=str(path))
     return path
 
 
 def folder_risk(path: Path) -> str | None:
     """A description of how other users could change files in a folder; None if they cannot."""
-    if not hasattr(os, "getuid"):  # Windows
-        return None
     status = path.stat()
     if status.st_uid != os.getuid():
         return f"{path} belongs to another user, who could have planted files in it"
@@ -298,7 +262,7 @@ def folder_risk(path: Path) -> str | None:
 
 def is_owned_by_user(path: Path) -> bool:
     """Whether a file, and the link if the path is one, belong to this user."""
-    return not hasattr(os, "getuid") or {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
+    return {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
 
 
 @contextmanager
@@ -351,31 +315,8 @@ _restorers: list[list[ExitStack]] = []  # of the active blocks of all threads, i
 @contextmanager
 def plain_settings() -> Iterator[None]:
     """Torch's settings for IEEE float32 and its default type, which all threads share; the last of overlapping blocks restores them."""
-    import torch
-
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    families, single = _precisions()
-    changes: list[tuple[object, str, object]] = [
-        (cudnn, "benchmark", False),
-        (cudnn, "deterministic", True),
-        (matmul, "allow_fp16_accumulation", False),
-        (matmul, "allow_fp16_reduced_precision_reduction", False),
-        (matmul, "allow_bf16_reduced_precision_reduction", False),
-        *product(families, ["fp32_precision"], ["none"]),
-    ]
-    with _settings_lock, ExitStack() as restored:
-        for owner, name, value in changes:
-            before = getattr(owner, name, None)
-            if before is not None:  # some versions of torch lack it
-                # The attribute is set from a pair with this second value:
-                split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
-                restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
-                setattr(owner, name, value)
-        _make_products_plain(restored, single)
-        restored.callback(torch.set_default_dtype, torch.get_default_dtype())
-        torch.set_default_dtype(torch.float32)
-        own = [restored.pop_all()]
-        _restorers.append(own)
+    with _settings_lock:
+        _restorers.append(own := [_make_plain()])
     try:
         yield
     finally:
@@ -389,31 +330,51 @@ def plain_settings() -> Iterator[None]:
                     each.close()
 
 
-def _make_products_plain(restored: ExitStack, single: list[Any]) -> None:
-    """Set all of torch's settings for IEEE float32 products and convolutions, until `restored` closes.
+def _make_plain() -> ExitStack:
+    """Set all of torch's settings for IEEE float32, products and convolutions included; the result restores them.
 
     Torch has switches for TF32, and since 2.9 also precisions for all operations, for a backend and for `single` operations.
     Reading a switch raises if it differs from a precision. Settings are restored in reverse order.
     """
     import torch
 
-    cudnn, allowed = torch.backends.cudnn, list[bool]()
-    for owner in single:
-        restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
-    _trigger_deprecation_warning()
-    # If reading the switch raises, it can be read after single operations were changed, if it is off.
-    for _ in range(2):
-        with suppress(RuntimeError):
-            allowed.append(cudnn.allow_tf32)
+    cudnn, matmul, allowed = torch.backends.cudnn, torch.backends.cuda.matmul, list[bool]()
+    families, single = _precisions()
+    changes: list[tuple[object, str, object]] = [
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", True),
+        (matmul, "allow_fp16_accumulation", False),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        *product(families, ["fp32_precision"], ["none"]),
+    ]
+    with ExitStack() as restored:
+        for owner, name, value in changes:
+            before = getattr(owner, name, None)
+            if before is not None:  # some versions of torch lack it
+                # The attribute is set from a pair with this second value:
+                split_k = getattr(owner, f"{name}_split_k", None) if name.endswith("reduction") else None
+                restored.callback(setattr, owner, name, before if split_k is None else (before, split_k))
+                setattr(owner, name, value)
         for owner in single:
-            owner.fp32_precision = "ieee"
-    restored.callback(setattr, cudnn, "allow_tf32", allowed[0] if allowed else True)
-    # For products only the name of their precision can be restored: "medium" also means bfloat16 on CPUs.
-    restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-    cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-    for owner in single:
-        owner.fp32_precision = "ieee"  # the switches changed it
+            restored.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
+        _trigger_deprecation_warning()
+        # If reading the switch raises, it can be read after single operations were changed, if it is off.
+        for _ in range(2):
+            with suppress(RuntimeError):
+                allowed.append(cudnn.allow_tf32)
+            for owner in single:
+                owner.fp32_precision = "ieee"
+        restored.callback(setattr, cudnn, "allow_tf32", allowed[0] if allowed else True)
+        # For products only the name of their precision can be restored: "medium" also means bfloat16 on CPUs.
+        restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+        for owner in single:
+            owner.fp32_precision = "ieee"  # the switches changed it
+        restored.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
+        return restored.pop_all()
 
 
 @cache
@@ -449,15 +410,7 @@ def cpu_by_default() -> Iterator[None]:
 
     device = torch.empty(0).device
     if device.type == "cpu":
-        try:
-            yield
-        finally:
-            if torch.empty(0).device != device:  # code of the user changed the default
-                torch.set_default_device(None)
-                try:
-                    torch.get_default_device()
-                except AttributeError:  # older versions of torch cannot tell it after None
-                    torch.set_default_device(device)
+        yield
         return
     before = _user_default_device.set(device)
     try:
@@ -482,28 +435,13 @@ USER_ERRORS = (Exception, SystemExit, GeneratorExit)
 def user_errors(who: str, code: str) -> Iterator[None]:
     """Convert what code of the user raises to a UsageError; errors of genpr, and that memory ran out, are kept."""
     try:
-        with same_working_folder():
+        with chdir("."):  # paths are relative to it
             yield
     except USER_ERRORS as error:
         if isinstance(error, GenprError) or is_out_of_memory(error):
             raise
         text = f"{who} failed: {type(error).__name__}: {' '.join(str(error).split())}"
         raise UsageError(text, code=code) from error
-
-
-@contextmanager
-def same_working_folder() -> Iterator[None]:
-    """Restore the working folder, to which paths are relative, if code of the user changes it."""
-    try:
-        folder = Path.cwd()
-    except OSError:  # it was removed
-        folder = None
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            if folder is not None and Path.cwd() != folder:
-                os.chdir(folder)
 
 
 def iterate_user_items(items: Iterable[_Item], who: str) -> Iterator[_Item]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.grouped import SHOWS_ALL
 from genpr.cli.main import cli
 
 if TYPE_CHECKING:
@@ -97,7 +96,6 @@ def command_page(name: str) -> str:
 
 def _described(command: click.Command, path: str, level: int) -> str:
     context = click.Context(command, info_name=path)
-    context.meta[SHOWS_ALL] = True  # as with --help-all
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     parts = [_text(command.help), f"```text\n{usage}\n```"]
     records = filter(None, (each.get_help_record(context) for each in command.get_params(context)))

@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "conditional": {"distributed", "evaluation", "features", "images", "metrics"},
     "checkpoints": {"distributed", "evaluation", "features", "images", "metrics"},
     "demo": set(),
-    "doctor": {"demo", "evaluation", "features", "metrics"},
+    "doctor": {"evaluation", "metrics"},
     "report": {
         "checkpoints",
         "conditional",

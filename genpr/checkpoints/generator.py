@@ -18,7 +18,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from numbers import Integral, Real
@@ -42,7 +42,6 @@ from genpr.runtime import (
     expand_user,
     is_out_of_memory,
     resolve_device,
-    same_working_folder,
     state_guard,
     user_default_device,
 )
@@ -515,7 +514,7 @@ def generator_errors(
     Errors of genpr are not converted.
     """
     try:
-        with same_working_folder():
+        with chdir("."):
             yield
     except GenprError:
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import as_json, cache_dir, print_stdout
-from genpr.cli.grouped import GroupedGroup, grouped_option
-from genpr.errors import UsageError, printable
+from genpr.cli.options import GroupedGroup, cache_dir, grouped_option, option_group
+from genpr.cli.output import TextOutput
+from genpr.errors import UsageError, count_of, printable
 
 if TYPE_CHECKING:
     from genpr.features.cache_files import CacheFolder
@@ -35,11 +34,14 @@ def command() -> None:
 
 @command.command(name="list", short_help="Show the contents by extractor.")
 @cache_dir
-@as_json
-def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
+@option_group(TextOutput, "output", without={"quiet"})
+def list_folders(*, cache_dir: Path | None, output: TextOutput) -> None:
     """Show the contents: one entry per extractor, with its weights, resize rule, decoder and device."""
+    from rich.filesize import decimal
+
+    from genpr.report.text import cut, listing
+
     root, folders = _open(cache_dir)
-    total = sum(folder.size for folder in folders)
     rows: list[dict[str, Any]] = [
         {
             "extractor": folder.extractor,
@@ -47,24 +49,25 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
             "files": len(folder.files),
             "images": folder.count_rows(),
             "size": folder.size,
-            "last_used": folder.used,
+            "last_used": folder.used and time.strftime("%Y-%m-%d %H:%M", time.localtime(folder.used)),
             "path": str(folder.path),
             "key": folder.key,
         }
         for folder in folders
     ]
-    if as_json:
-        print_stdout(json.dumps({"path": str(root), "size": total, "folders": rows}))
-    elif not total:
-        print_stdout(printable(f"no features are cached in {root}"))
-    else:
-        from rich.filesize import decimal
-
-        from genpr.report.text import listing
-
+    total = sum(row["size"] for row in rows)
+    text = printable(f"no features are cached in {root}")
+    columns = []
+    if total:
         files = sum(row["files"] for row in rows)
         text = printable(f"{files:,} files, {decimal(total)} in {root / 'features'}")
-        print_stdout(f"{listing([_shown(row) for row in rows], ('folder',))}\n{text}")
+        for row in rows:
+            shown = {"extractor": cut(row["extractor"], 24), "size": decimal(row["size"])}
+            columns.append(
+                {name: row[name] for name in list(row)[:-2]} | shown | {"folder": Path(row["path"]).name}
+            )
+        text = f"{listing(columns, ('folder',))}\n{text}"
+    output.show_record({"path": str(root), "size": total, "folders": rows}, text)
 
 
 @command.command(short_help="Remove features that have not been used recently.")
@@ -72,14 +75,9 @@ def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
 @grouped_option("--older-than", metavar="AGE", help="Remove features not used for this time: 12h, 30d, 8w.")
 @grouped_option("-n", "--dry-run", is_flag=True, help="Only report what would be removed.")
 @cache_dir
-@as_json
+@option_group(TextOutput, "output", without={"quiet"})
 def prune(
-    *,
-    max_size: str | None,
-    older_than: str | None,
-    dry_run: bool,
-    cache_dir: Path | None,
-    as_json: bool,
+    *, max_size: str | None, older_than: str | None, dry_run: bool, cache_dir: Path | None, output: TextOutput
 ) -> None:
     """Remove cached features, the least recently used first. Files that genpr did not write are left alone."""
     from rich.filesize import decimal
@@ -88,9 +86,7 @@ def prune(
     from genpr.memory import parse_bytes
 
     if max_size is None and older_than is None:
-        raise click.UsageError(
-            "expected --max-size SIZE or --older-than AGE, such as --max-size 5GB or --older-than 30d"
-        )
+        raise click.UsageError("expected --max-size SIZE or --older-than AGE, such as 5GB or 30d")
     most = None if max_size is None else parse_bytes(max_size, "cache size")
     before = None if older_than is None else time.time() - _seconds(older_than)
     root, folders = _open(cache_dir)
@@ -98,15 +94,9 @@ def prune(
     removed = chosen if dry_run else remove_files(chosen)
     size = sum(file.size for file in removed)
     left = sum(folder.size for folder in folders) - size
-    if as_json:
-        sizes = {"removed_size": size, "left_size": left}
-        paths = [str(file.path) for file in removed]
-        print_stdout(json.dumps({"path": str(root), "dry_run": dry_run, "removed": paths, **sizes}))
-    else:
-        verb = "would remove" if dry_run else "removed"
-        print_stdout(
-            f"{verb} {len(removed):,} file{'s' * (len(removed) != 1)}, {decimal(size)}; {decimal(left)} left"
-        )
+    record = {"path": str(root), "dry_run": dry_run, "removed": [str(file.path) for file in removed]}
+    text = f"{'would remove' if dry_run else 'removed'} {count_of(len(removed), 'file')}, {decimal(size)}"
+    output.show_record(record | {"removed_size": size, "left_size": left}, f"{text}; {decimal(left)} left")
 
 
 def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
@@ -127,19 +117,3 @@ def _seconds(age: str) -> float:
     if match is None:
         raise click.BadParameter(f"{age!r} is not an age such as 12h, 30d or 8w", param_hint="--older-than")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-def _shown(row: dict[str, Any]) -> dict[str, str | None]:
-    from rich.filesize import decimal
-
-    from genpr.report.text import cut
-
-    used = time.localtime(row["last_used"])
-    return {
-        "extractor": cut(row["extractor"], 24),
-        "device": row["device"],
-        **{name: f"{row[name]:,}" for name in ("files", "images")},
-        "size": decimal(row["size"]),
-        "last use": None if row["last_used"] is None else time.strftime("%Y-%m-%d %H:%M", used),
-        "folder": Path(row["path"]).name,
-    }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from genpr.cli.grouped import GroupedCommand
-from genpr.cli.options import force, option_group
+from genpr.cli.options import GroupedCommand, force, option_group
 from genpr.cli.output import PageOutput
 
 
@@ -27,20 +25,16 @@ def command(files: tuple[Path, ...], *, force: bool, output: PageOutput) -> None
     genpr compare old.json new.json
     genpr compare step-*.json --html page.html
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    output.check_place()
     from genpr.evaluation.compare import compare, load_all
     from genpr.report.compare_tables import side_by_side_table
 
     results = load_all(files)
     comparison = compare(results, force=force)
     output.write_comparison(results)
-    if not output.as_json:
-        output.show([], side_by_side_table(comparison))
-        return
     metrics, contrasts = comparison.metrics, {}
     values = {name: {metric: result[metric] for metric in metrics} for name, result in results.items()}
     for name in list(results)[1:]:  # contrasts to the first result, where an interval is known
         found = {metric: comparison.contrast(name, metric) for metric in metrics}
         contrasts[name] = {metric: asdict(each) for metric, each in found.items() if each is not None}
     record = {"values": values, "differences": list(comparison.differences), "contrasts": contrasts}
-    output.show([], json.dumps(record, allow_nan=False))
+    output.show_record(record, side_by_side_table(comparison))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from genpr.cli.console import print_stderr, progress_bars
-from genpr.cli.grouped import GroupedCommand, grouped_option
-from genpr.cli.options import click_option, option_group
-from genpr.cli.output import FileOutput
+from genpr.cli.console import progress_bars
+from genpr.cli.options import GroupedCommand, click_option, grouped_option, option_group
+from genpr.cli.output import TextOutput
 from genpr.errors import printable
 from genpr.features.options import EmbedOptions
 
@@ -38,8 +36,8 @@ generator. These features need no weights; published values use other features."
 )
 @click_option(EmbedOptions.__dataclass_fields__["seed"], help="Random seed.")
 @click_option(EmbedOptions.__dataclass_fields__["device"])
-@option_group(FileOutput, "output")
-def command(*, out: Path | None, n: int, seed: int, device: str, output: FileOutput) -> None:
+@option_group(TextOutput, "output")
+def command(*, out: Path | None, n: int, seed: int, device: str, output: TextOutput) -> None:
     """Draw a set of "real" images and four sets of fakes with different failures, and score the fakes.
 
     The table shows which metric detects which failure. Nothing is downloaded.
@@ -52,17 +50,15 @@ def command(*, out: Path | None, n: int, seed: int, device: str, output: FileOut
     real, *fakes = sets = build_demo(n=n, seed=seed)
     more = "Write the images to folders: genpr demo --out genpr-demo"
     if out is not None:
-        save_sets(sets, out, overwrite=output.overwrite)
-        print_stderr(f"wrote {len(sets)} folders of images and {out / 'overview.png'}")
+        save_sets(sets, out)
+        output.note(f"wrote {len(sets)} folders of images to {out}")
         more = printable(f"Next: genpr score {out}/real {out}/blurred --extractor gabor")
     with progress_bars(quiet=output.quiet) as progress:
         evaluator = Evaluator(real.images, extractor="gabor", device=device, progress=progress)
         results = {fake.name: evaluator.score(fake.images) for fake in fakes}
-    if output.as_json:
-        text = json.dumps({name: result.to_dict() for name, result in results.items()})
-    else:
-        descriptions = "\n".join(f"  {shown.name:<13} {shown.description}" for shown in sets)
-        effects = "\n".join(f"  {fake.name:<13} {fake.effect}" for fake in fakes)
-        table = comparison_table(results)
-        text = f"{n} images per set:\n{descriptions}\n\n{table}\n\n{effects}\n\n{_READING}\n\n{more}"
-    output.show((), text)
+    record = {name: result.to_dict() for name, result in results.items()}
+    descriptions = "\n".join(f"  {shown.name:<13} {shown.description}" for shown in sets)
+    effects = "\n".join(f"  {fake.name:<13} {fake.effect}" for fake in fakes)
+    table = comparison_table(results)
+    text = f"{n} images per set:\n{descriptions}\n\n{table}\n\n{effects}\n\n{_READING}\n\n{more}"
+    output.show_record(record, text)

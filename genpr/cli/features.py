@@ -1,21 +1,14 @@
-"""`genpr features SOURCE OUT`: embed images, or join shards of features in one file."""
+"""`genpr features SOURCE OUT` and `genpr stats SOURCE OUT`: write features of images, or their mean and covariance."""
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import click
-
-from genpr.cli.console import progress_bars
-from genpr.cli.grouped import SOURCE, GroupedCommand
-from genpr.cli.options import check_sources, follow_symlinks, option_group
-from genpr.cli.output import OUTPUT, FileOutput, input_paths
+from genpr.cli.output import FileOutput, input_paths, source_command
 from genpr.errors import DataError, UsageError, printable
-from genpr.evaluation.options import EXTRACTOR
+from genpr.evaluation.options import EXTRACTOR, StatisticsOptions
 from genpr.features.options import EmbedOptions, option
 from genpr.storage import check_feature_file, place_in, place_of
 
@@ -37,13 +30,8 @@ class FeatureFlags(EmbedOptions):
     )
 
 
-@click.command(cls=GroupedCommand, name="features")
-@click.argument("source", type=SOURCE)
-@click.argument("out", type=OUTPUT)
-@option_group(FeatureFlags)
-@follow_symlinks
-@option_group(FileOutput, "output")
-def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput) -> None:
+@source_command("source", "out", options=FeatureFlags, output=FileOutput)
+def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutput) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
     The file records extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
@@ -54,7 +42,6 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     genpr score 'real_*.safetensors' 'fake_*.safetensors'  reads all shards
     genpr features 'real_*.safetensors' real.safetensors   joins them
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    check_sources(source)
     from genpr.images.paths import expand
 
     shards, origin = expand(source), place_of(source)
@@ -69,36 +56,67 @@ def command(source: str, out: Path, *, options: FeatureFlags, output: FileOutput
     from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.item import passed_over_text
-    from genpr.images.shards import BLOCK, Shard
+    from genpr.images.shards import Shard
     from genpr.memory import memory_limit
 
-    shard = None if options.shard is None else Shard.parse(options.shard)
-    with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
-        opened, extractor = open_input(source, "source"), options.extractor
-        if isinstance(opened, FeatureSet) and shards is None:  # several files that a pattern names are joined
-            raise UsageError(f"{source} already holds features", code="already-features", path=source)
-        if not isinstance(opened, FeatureSet) or extractor is not None:
-            extractor = canonical_name(extractor or find_protocol("genpr").extractor)
-        features = features_for_file(opened, extractor, Embedder(replace(options, progress=bars)), shard)
+    def embedded(options: FeatureFlags) -> FeatureSet:
+        shard = None if options.shard is None else Shard.parse(options.shard)
+        with memory_limit(options.max_memory):
+            opened, extractor = open_input(source, "source"), options.extractor
+            if (
+                isinstance(opened, FeatureSet) and shards is None
+            ):  # several files that a pattern names are joined
+                raise UsageError(f"{source} already holds features", code="already-features", path=source)
+            if not isinstance(opened, FeatureSet) or extractor is not None:
+                extractor = canonical_name(extractor or find_protocol("genpr").extractor)
+            return features_for_file(opened, extractor, Embedder(options), shard)
+
+    features = output.run(embedded, options=options)
     if not rank_zero_only():
         return
     save_features(out, features, overwrite=output.overwrite)
     n, dim = features.features.shape
     place, skipped = features.shard, len(features.skipped)
-    if output.as_json:
-        counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached, "skipped": skipped}
-        record: dict[str, Any] = {"out": str(out), "n": n, "dim": dim, **counts}
-        record["passed_over"] = dict(features.passed_over)
-        text = json.dumps(record | ({} if place is None else {"shard": asdict(place)}))
-    else:
-        of = "" if place is None else f", shard {place.shard} of {place.total:,} images,"
-        n_known = n - features.n_embedded - features.n_cached
-        how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
-        others = passed_over_text(features.passed_over)
-        text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how}){others}")
-    output.show([*decoding_notices("source", features), *features.notices], text)
-    if place is not None and not n and not skipped:
-        output.note(
-            f"shard {place.shard} is empty: the {place.total:,} images are divided in blocks of {BLOCK:,}; keep the file, since all "
-            "shards are needed together"
-        )
+    counts = {"n_embedded": features.n_embedded, "n_cached": features.n_cached, "skipped": skipped}
+    record = {"out": str(out), "n": n, "dim": dim, **counts, "passed_over": dict(features.passed_over)}
+    of = ""
+    if place is not None:
+        record["shard"] = asdict(place)
+        of = f", shard {place.shard} of {place.total:,} images,"
+    n_known = n - features.n_embedded - features.n_cached
+    how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
+    others = passed_over_text(features.passed_over)
+    text = printable(f"wrote {n:,} x {dim} features{of} to {out} ({how}){others}")
+    output.show_record(record, text, [*decoding_notices("source", features), *features.notices])
+
+
+@source_command("source", "out", options=StatisticsOptions, output=FileOutput)
+def stats(source: str, out: Path, *, options: StatisticsOptions, output: FileOutput) -> None:
+    """Write mean and covariance of the features of the images in SOURCE to OUT (.npz), for Fréchet distances.
+
+    SOURCE contains images or features, as for `genpr features`, or statistics of another tool, such as EDM2's .pkl, which is
+    never executed. pytorch-fid reads OUT, and `genpr score` accepts it as REAL or with --reference-statistics. Its key
+    `genpr` records extractor, weights, resize rule and number of images.
+
+    \b
+    genpr stats train/ train256.npz --prepare center-crop:256 --spatial
+    genpr score train256.npz samples/ --metrics fid,sfid,is
+    genpr stats img512.pkl img512.npz
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+    from genpr.features.statistics import check_statistics_file
+
+    check_statistics_file(out, source, inputs=input_paths(), overwrite=output.overwrite)
+    from genpr.evaluation.write_statistics import compute_statistics, save_statistics
+    from genpr.images.item import passed_over_text
+
+    found, notices = output.run(compute_statistics, source, options=options)
+    save_statistics(out, found, overwrite=output.overwrite)
+    moments = [
+        {"key": each.key, "extractor": each.extractor, "dim": len(each.mean)} for each in found.moments
+    ]
+    names = ", ".join(f"{each['extractor'] or 'unknown features'} ({each['dim']:,})" for each in moments)
+    of = "" if found.count is None else f" of {found.count:,} images"
+    others = passed_over_text(found.passed_over)
+    record = {"out": str(out), "n": found.count, "passed_over": dict(found.passed_over), "moments": moments}
+    text = printable(f"wrote mean and covariance of {names}{of} to {out}{others}")
+    output.show_record(record, text, notices)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from genpr.cli.console import as_json, print_stdout
-from genpr.cli.grouped import GroupedCommand
+from genpr.cli.options import GroupedCommand, option_group
+from genpr.cli.output import TextOutput
 
 Record = dict[str, Any]
 
 
 @click.command(cls=GroupedCommand, name="list")
 @click.argument("what", type=click.Choice(["extractors", "protocols", "metrics"]), default="extractors")
-@as_json
-def command(what: str, *, as_json: bool) -> None:
+@option_group(TextOutput, "output", without={"quiet"})
+def command(what: str, *, output: TextOutput) -> None:
     """Show the known extractors (with their weights and license), protocols or metrics."""
     from genpr.report.text import listing
 
     records, in_columns, details = _LISTS[what]
-    print_stdout(
-        json.dumps(records()) if as_json else listing([in_columns(record) for record in records()], details)
-    )
+    found = records()
+    output.show_record(found, listing([in_columns(record) for record in found], details))
 
 
 def _extractors() -> list[Record]:
@@ -48,41 +46,29 @@ def _extractor_row(record: Record) -> Record:
 def _protocols() -> list[Record]:
     from genpr.evaluation.protocols import PROTOCOLS
 
-    names = ("name", "extractor", "ties", "equals", "measured", "reference")
+    names = ("name", "extractor", "ties", "equals", "measured", "reference", "n_real", "max_real", "n_fake")
     return [
-        {name: getattr(item, name) for name in names}
-        | {
-            "metrics": list(item.metrics),
-            "k": {name: item.k[name] for name in item.metrics if name in item.k},
-            "reals": _count(item.n_real, item.max_real),
-            "fakes": _count(item.n_fake, item.max_fake),
-            "rows": item.max_rows,
-            "statistics": item.reference_statistics,
-            "free": sorted(item.free),
-            "panel": dict(item.panel),
-        }
+        {name: getattr(item, name) for name in (*names, "max_fake", "max_rows", "reference_statistics")}
+        | {"metrics": list(item.metrics), "free": sorted(item.free), "panel": dict(item.panel)}
+        | {"k": {name: item.k[name] for name in item.metrics if name in item.k}}
         for item in PROTOCOLS.values()
     ]
 
 
 def _protocol_row(record: Record) -> Record:
-    rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
-    moments = "; published statistics of reals" if record["statistics"] == "published" else ""
-    others = "; others with --metrics" if "metrics" in record["free"] else ""
+    reals, fakes = (
+        record[f"n_{side}"] or f"up to {record[f'max_{side}'] or 'all'}" for side in ("real", "fake")
+    )
+    rows = f", neighbors among {record['max_rows']:,} of each" if record["max_rows"] else ""
+    moments = "; published statistics of reals" * (record["reference_statistics"] == "published")
     return {
         **{key: record[key] for key in ("name", "extractor", "ties", "reference")},
         **({"extractor": f"panel of {len(record['panel'])}"} if record["panel"] else {}),
         "k": "/".join(str(k) for k in sorted(set(record["k"].values()))),
-        "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}{moments}",
-        "metrics": ", ".join(record["metrics"]) + others,
+        "images": f"{reals} reals, {fakes} fakes{rows}{moments}",
+        "metrics": ", ".join(record["metrics"]) + "; others with --metrics" * ("metrics" in record["free"]),
         "equals": f"{'equals' if record['measured'] else 'is expected to equal'} {record['equals']}",
     }
-
-
-def _count(needed: int | None, most: int | None) -> str:
-    if needed is not None:
-        return f"{needed:,}"
-    return "all" if most is None else f"up to {most:,}"
 
 
 def _metrics() -> list[Record]:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from genpr import __version__
 from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout
 from genpr.cli.process import Ending, as_signal
-from genpr.errors import BadImagesError, GenprError, ResourceError, UsageError, limited, short, similar
-from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
+from genpr.errors import BadImagesError, GenprError, ResourceError, UsageError, limited, short
+from genpr.runtime import is_out_of_handles, is_out_of_memory
 
 _SECTIONS = {
     "Score and compare": {
@@ -47,19 +46,22 @@ _SECTIONS = {
         "demo": "Show what the metrics detect, on images that are drawn for it.",
     },
 }
+_IN_ONE_FILE = {
+    **dict.fromkeys(("align", "entities", "modes", "reconstruct"), "results"),
+    **dict.fromkeys(("features", "stats"), "features"),
+}
 COMMANDS = {name: text for section in _SECTIONS.values() for name, text in section.items()}
 
-_BUG, _USAGE = 1, 2
+_USAGE = 2
 _SHOWN_BAD_IMAGES = 20
 _IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
 _MISSING_RESOURCES = (
-    (is_out_of_threads, "threads", "no thread can be started; raise the limit of processes (ulimit -u)"),
-    (is_out_of_files, "system", "too many open files; raise the limit of open files (ulimit -n)"),
     (
-        is_out_of_memory,
-        "oom",
-        "out of memory; free memory, score fewer images (--max-images), or use another --device",
+        is_out_of_handles,
+        "system",
+        "too many threads or open files; raise their limits (ulimit -u, ulimit -n)",
     ),
+    (is_out_of_memory, "oom", "out of memory; free memory, score fewer images, or use another --device"),
 )
 
 
@@ -72,17 +74,10 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"genpr.cli.{cmd_name}")
-        command: click.Command = module.command
+        is_alone = cmd_name not in _IN_ONE_FILE
+        module = importlib.import_module(f"genpr.cli.{_IN_ONE_FILE.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, "command" if is_alone else cmd_name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; the error for an unknown one names similar ones."""
-        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}{similar(args[0], COMMANDS)}.")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in sections, without importing them."""
@@ -90,12 +85,6 @@ class _LazyGroup(click.Group):
         for heading, commands in _SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of commands without importing them, and options."""
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
-        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(
@@ -109,7 +98,7 @@ def cli() -> None:
     genpr demo                                   an example with drawn images
     genpr score real/ fake/                      score a folder of images
     genpr score real/ fake/ --json > score.json  for scripts
-    genpr score --help-all                       all options of a command
+    genpr score --help                           options of a command
 
     Results are printed on stdout, everything else on stderr. Exit codes: 0 success, 1 bug, 2 usage, 3 data, 4 resource
     or weights, 5 threshold missed (--fail-under), 130 interrupted, 143 terminated.
@@ -151,24 +140,18 @@ def print_error(error: BaseException, ending: Ending) -> int:
     record["path"] = path and limited(path)
     if code in ("interrupted", "terminated") and not ending.claim():
         return exit_code
+    if os.environ.get("GENPR_DEBUG"):
+        for line in traceback.format_exception(error):
+            print_stderr(line.rstrip())
     if isinstance(error, BadImagesError):
         for bad in error.bad[:_SHOWN_BAD_IMAGES]:
             print_stderr(f"  {bad.code}: {bad}")
-        if len(error.bad) > _SHOWN_BAD_IMAGES:
-            print_stderr(f"  and {len(error.bad) - _SHOWN_BAD_IMAGES} more (all of them with --json)")
         record["bad"] = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
     print_stderr(f"error: {record['message']}")
     if ending.as_json and code != "stdout" and RESULT_PRINTED not in getattr(error, "__notes__", ()):
         with suppress(ResourceError):
             print_stdout(ending.record(record))
     return exit_code
-
-
-def _print_traceback() -> None:
-    """Print the traceback of the current error if GENPR_DEBUG is set."""
-    if os.environ.get("GENPR_DEBUG"):
-        for line in traceback.format_exc().splitlines():
-            print_stderr(line)
 
 
 def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
@@ -178,20 +161,13 @@ def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
         return str(ended), ended.code, ended.exit_code, None
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        if isinstance(error, click.NoSuchOption):
-            name, known = error.option_name, error.possibilities or ()
-            message = f"No such option {name!r}{similar(name, known)}."
-        else:
-            message = " ".join(error.format_message().split())  # click lists choices on several lines
-        return message + hint, "usage", _USAGE, None
+        # Click lists choices on several lines.
+        return " ".join(error.format_message().split()) + hint, "usage", error.exit_code, None
     if isinstance(error, GenprError):
-        if error.__cause__ is not None:  # such as an error of a user's code
-            _print_traceback()
         return str(error), error.code, error.exit_code, error.path
     for is_cause, code, text in _MISSING_RESOURCES:
         if is_cause(error):
             return text, code, ResourceError.exit_code, None
-    _print_traceback()
     what = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] != "genpr":
         text = f"a library that genpr needs cannot be imported ({error}); run `genpr doctor` for the reason and a fix"
@@ -203,4 +179,4 @@ def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
         is_path = error.errno in _IMPOSSIBLE_PATHS
         code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)
         return f"{shown}{error.strerror}", code, exit_code, path
-    return f"this is a bug in genpr: {what}; GENPR_DEBUG=1 prints the traceback", "bug", _BUG, None
+    return f"this is a bug in genpr: {what}; GENPR_DEBUG=1 prints the traceback", "bug", 1, None

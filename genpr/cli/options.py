@@ -1,7 +1,8 @@
-"""Command-line options made from option records (`genpr.features.options`), and the records that several commands share."""
+"""Command-line options made from option records (`genpr.features.options`), their help in groups, and shared records."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import Field, dataclass, replace
 from functools import partial, wraps
@@ -12,15 +13,109 @@ import click
 from click.core import ParameterSource
 
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
-from genpr.cli.grouped import SOURCE, grouped_option
+from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.evaluation.options import KNN, LABELS_FILE, LABELS_UNSET, LabelOptions, ScoreOptions
-from genpr.features.options import option, option_fields
+from genpr.features.options import EmbedOptions, option, option_fields, shared_options
+from genpr.images.paths import check_exists
 
 if TYPE_CHECKING:
+    from click.types import OptionHelpExtra
+
     from genpr.checkpoints.generator import CheckpointImages
-    from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.per_class import ClassOptions
+
+HEADINGS = {
+    "common": "Options",
+    "inputs": "Inputs",
+    "features": "Features",
+    "metrics": "Metrics",
+    "labels": "Class labels",
+    "generator": "Generator",
+    "output": "Output",
+    "advanced": "Advanced",
+}
+"""The heading of each group of options (`genpr.features.options.Group`), in display order."""
+
+_MAX_COLUMN = 28  # of an option with its metavar; longer ones have a line to themselves
+
+
+class GroupedOption(click.Option):
+    """An option with the group that it is listed in.
+
+    `unset` says what the default None stands for. Help leaves out ranges of numbers, which errors state.
+    """
+
+    def __init__(self, *args: Any, group: str = "common", unset: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self.group = group
+        self.unset = unset
+        if self.multiple and self.help:
+            self.help += " May be repeated."
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Click's parts of a help text, and `unset` as the default."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return {**extra, "default": self.unset} if self.unset else extra
+
+
+class GroupedCommand(click.Command):
+    """A command with its options in groups."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse empty values, such as unset variables of a shell, since an empty path is the working folder."""
+        for before, each in zip([self.name, *args], args, strict=False):
+            is_empty = each == "" or re.fullmatch("--[a-z-]+=", each)
+            if is_empty and "--prefix" not in (before, each[:-1]) and not ctx.resilient_parsing:
+                raise click.UsageError(f"{each or before}: the value is empty", ctx=ctx)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click.Command
+        """Run the command, which needs its inputs, and the same options on all ranks that share it ("ranks-differ")."""
+        flags = {each.name or "": each.opts[0] for each in self.params if isinstance(each, click.Option)}
+        shared = shared_options({name: value for name, value in ctx.params.items() if name in flags})
+        own = {flags[name]: value for name, value in shared.items()}
+        current_communicator().check_same(own, f"options of {ctx.info_name}")
+        for each in self.params:
+            given = ctx.params[each.name or ""] if each.type is INPUT else ()
+            for text in [given] if isinstance(given, str) else given:
+                check_exists(text)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups below each other, aligned."""
+        params = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        records = [(getattr(each, "group", "common"), each.get_help_record(ctx)) for each in params]
+        shown = [(group, record) for group, record in records if record is not None]
+        width = max(len(flags) for _, (flags, _) in shown if len(flags) <= _MAX_COLUMN)
+        for group, heading in HEADINGS.items():
+            rows = [(flags.ljust(width), text) for name, (flags, text) in shown if name == group]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows, col_max=_MAX_COLUMN)
+
+
+class GroupedGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = GroupedCommand
+
+
+def grouped_option(*flags: str, **attributes: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - as click.option
+    """`click.option` with a group."""
+    return click.option(*flags, cls=GroupedOption, **attributes)
+
+
+class SourceType(click.Path):
+    """A path, a pattern, or anything else that `genpr.images.paths` understands; shells complete it as a file."""
+
+    name = "source"
+
+
+SOURCE = SourceType()
+INPUT = SourceType()
+"""One that must exist, which is checked before the import of torch, which takes seconds."""
 
 
 def option_group(
@@ -55,7 +150,6 @@ def click_option(each: Field[Any], *, dest: str | None = None, **changes: object
         given |= {"is_flag": True, "show_default": each.default}
     else:
         given |= {"type": _type_of(each), "show_default": each.default not in (None, "", ())}
-        given |= {"shell_complete": _COMPLETIONS.get(each.name)}
     return grouped_option(flag, *others, dest or each.name, **given | extra | changes)
 
 
@@ -83,34 +177,6 @@ def _parsed(parse: Callable[[str], object], text: object) -> object:
         raise click.BadParameter(str(error)) from None
 
 
-def _complete_extractor(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    from genpr.features.registry import list_extractors
-
-    return [each.name for each in list_extractors() if each.name.startswith(incomplete)]
-
-
-def _complete_protocol(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    from genpr.evaluation.protocols import PROTOCOLS
-
-    return [name for name in PROTOCOLS if name.startswith(incomplete)]
-
-
-def _complete_metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the last name in `a,b`."""
-    from genpr.metrics.registry import ALL_METRICS
-
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in ALL_METRICS if name.startswith(last)]
-
-
-_COMPLETIONS = {
-    "extractor": _complete_extractor,
-    "protocol": _complete_protocol,
-    "metrics": _complete_metrics,
-}
-"""Shell completion by the name of a field."""
-
-
 def refuse_given(names: Collection[str], reason: str) -> None:
     """Refuse parameters of the running command that are on the command line; `reason` follows the flag in the message."""
     context = click.get_current_context()
@@ -118,14 +184,6 @@ def refuse_given(names: Collection[str], reason: str) -> None:
         is_given = context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
         if each.name in names and is_given:
             raise click.UsageError(f"{each.opts[0]} {reason}")
-
-
-def check_sources(*sources: object) -> None:
-    """Refuse sources that do not exist, before torch is imported, which takes seconds."""
-    from genpr.images.paths import check_exists
-
-    for source in sources:
-        check_exists(str(source))
 
 
 def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: bool) -> None:
@@ -142,6 +200,10 @@ follow_symlinks = grouped_option(
     callback=_follow,
     group="advanced",
     help="Follow symbolic links to folders. Each folder is read once.",
+)
+
+cache_dir = click_option(
+    EmbedOptions.__dataclass_fields__["cache_dir"], group="common", type=click.Path(path_type=Path)
 )
 
 force = grouped_option(
@@ -189,23 +251,22 @@ class LabelFlags:
 
     def chosen(self) -> LabelOptions | None:
         """The options of the label metrics; None without --labels."""
-        if not self.labels:
-            refuse_given({"classifier"}, "needs --labels")
-            if not self.per_class:
-                refuse_given({"real_labels", "fake_labels"}, "needs --labels, or --per-class of genpr score")
-            return None
+        is_used = self.labels or self.per_class
+        refuse_given({"classifier"} if not self.labels else set(), "needs --labels")
+        refuse_given(
+            {"real_labels", "fake_labels"} if not is_used else set(), "needs --labels or --per-class"
+        )
         chosen = LabelOptions(self.real_labels, self.fake_labels, self.classifier)
         if chosen.is_file and not self.per_class:
             refuse_given({"real_labels"}, "is not used if --classifier is a file")
-        return chosen
+        return chosen if self.labels else None
 
     def classes(self) -> ClassOptions | None:
         """Keyword arguments of `genpr.Evaluator.score_classes`; None without --per-class."""
-        if not self.per_class:
-            refuse_given({"min_per_class"}, "needs --per-class")
-            return None
+        refuse_given({"min_per_class"} if not self.per_class else set(), "needs --per-class")
         names = ("real_labels", "fake_labels", "min_per_class")
-        return cast("ClassOptions", {name: getattr(self, name) for name in names})
+        given = cast("ClassOptions", {name: getattr(self, name) for name in names})
+        return given if self.per_class else None
 
 
 def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -279,16 +340,12 @@ class CheckpointFlags(GeneratorFlags):
         if self.generator is not None:
             from genpr.checkpoints.generator import check_factory
 
-            self._images(Path(), n=self.n or 2, options=ScoreOptions())
+            self.images_of(self.n or 2, ScoreOptions())(Path())
             check_factory(self.generator)
 
-    def images_of(self, evaluator: Evaluator, options: ScoreOptions) -> Callable[[Path], CheckpointImages]:
-        """From a checkpoint to its images: `n`, or as many as there are reals."""
-        return partial(self._images, n=self.n or evaluator.n_real, options=options)
-
-    def _images(self, path: Path, *, n: int, options: ScoreOptions) -> CheckpointImages:
+    def images_of(self, n: int, options: ScoreOptions) -> Callable[[Path], CheckpointImages]:
+        """From a checkpoint to its `n` images."""
         from genpr.checkpoints.generator import CheckpointImages
 
-        assert self.generator is not None
         keywords = self.sampling(options, self.axis_name)
-        return CheckpointImages(self.generator, path, n=n, setting=self.psi, **keywords)
+        return partial(CheckpointImages, str(self.generator), n=n, setting=self.psi, **keywords)

@@ -1,28 +1,28 @@
-"""Output of a command in addition to stdout: a page, a table, an exit code."""
+"""The steps that all commands share: progress, the result on stdout, files, notices, and the exit code."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from genpr.cli.console import (
-    JSON_HELP,
     RESULT_PRINTED,
     print_stderr,
     print_stdout,
-    show_notices,
+    progress_bars,
 )
-from genpr.cli.grouped import SourceType
+from genpr.cli.options import INPUT, GroupedCommand, SourceType, follow_symlinks, option_group
 from genpr.errors import similar, some
 from genpr.features.options import option
 from genpr.images.paths import paths_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from genpr.evaluation.result import Result
     from genpr.notices import Notice
 
+T = TypeVar("T")
 THRESHOLD_MISSED = 5
 """Exit code."""
 _OUTPUTS = {"html", "table", "log", "out", "cache_dir", "folder"}  # of a watch, where its log is
@@ -77,29 +78,34 @@ def import_matplotlib() -> None:
 class TextOutput:
     """Output format of a command, and whether it prints notices and progress."""
 
-    as_json: bool = option(False, JSON_HELP, flag="--json")
+    as_json: bool = option(False, "Print JSON instead of text.", flag="--json")
     quiet: bool = option(False, "Print no progress and no notices.", flag=("-q", "--quiet"))
 
-    def show(self, notices: Iterable[Notice], text: str) -> None:
-        """Print the result, then notices, each once, unless quiet."""
-        print_stdout(text)
-        if not self.quiet:
-            show_notices(tuple(dict.fromkeys(notices)))
+    def run(self, compute: Callable[..., T], *inputs: object, options: Any) -> T:  # noqa: ANN401 - an option record
+        """Call `compute(*inputs, options)` with progress bars."""
+        with progress_bars(quiet=self.quiet) as progress:
+            return compute(*inputs, replace(options, progress=progress))
 
-    def write_and_show(self, notices: Iterable[Notice], text: str, *writes: Callable[[], object]) -> None:
-        """Write each file that can be written, print the result in any case, then raise the first error."""
+    def show(self, notices: Iterable[Notice], text: str, *writes: Callable[[], object]) -> None:
+        """Write each file that can be written, print the result in any case and notices once, then raise the first error."""
         errors = list[Exception]()
         for write in writes:
             try:
                 write()
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
-        self.show(notices, text)
+        print_stdout(text)
+        for notice in dict.fromkeys(notices):
+            self.note(str(notice))
         for each in errors[1:]:
             print_stderr(f"error: {each}")
         if errors:
             errors[0].add_note(RESULT_PRINTED)
             raise errors[0]
+
+    def show_record(self, record: object, text: str, notices: Iterable[Notice] = ()) -> None:
+        """Print a record as JSON, or the text that says the same."""
+        self.show(notices, json.dumps(record, allow_nan=False) if self.as_json else text)
 
     def note(self, text: str) -> None:
         """Print a line on stderr unless quiet."""
@@ -111,22 +117,13 @@ def input_paths() -> list[Path]:
     """The files and folders that the running command reads, as far as they are on the command line."""
     context, found = click.get_current_context(), list[Path]()
     for each in context.command.params:
-        if each.name in _OUTPUTS:
-            continue
-        for text in _texts(context.params.get(each.name or "")):
-            if isinstance(each.type, SourceType):
-                found += paths_of(text)
-            elif isinstance(each.type, click.Path) or os.path.isfile(text):  # noqa: PTH113 - for any text
-                found.append(Path(text))
+        value = context.params.get(each.name or "") if each.name not in _OUTPUTS else None
+        for item in value if isinstance(value, tuple | list) else [value]:
+            text = item[1] if isinstance(item, tuple) else item  # SETTING=FAKES of a sweep
+            if isinstance(text, str | os.PathLike):
+                is_pattern = isinstance(each.type, SourceType) or text is not item
+                found += paths_of(str(text)) if is_pattern else [Path(text)]
     return found
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str | os.PathLike):
-        yield os.fsdecode(value)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _texts(each)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +135,7 @@ class FileOutput(TextOutput):
     )
 
     def check_file(self, path: Path, suffixes: Sequence[str], is_own: Callable[[Path], bool]) -> None:
-        """Refuse an output before anything is computed; see `genpr.storage.check_output`."""
+        """Refuse a file that the running command reads, or that genpr did not write."""
         check_output(path, suffixes, is_own, inputs=input_paths(), overwrite=self.overwrite)
 
 
@@ -148,34 +145,33 @@ class PageOutput(FileOutput):
 
     html: Path | None = option(None, "Also write a self-contained HTML page to FILE (.html).", **FILE)
 
-    def check_place(self) -> None:
-        """Refuse a page that cannot be written, before anything is computed."""
+    def __post_init__(self) -> None:
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Refuse files that cannot be written, before anything is computed; see `genpr.storage.check_output`."""
         if self.html is not None:
             self.check_file(self.html, (".html", ".htm"), _is_own_page)
 
-    def check_several(self, count: int, what: str) -> None:
-        """The same for a page that compares several results."""
+    def check_several(self, count: int) -> None:
+        """Refuse a page that compares results if there is only one."""
         if self.html is not None and count < 2:
-            raise click.UsageError(f"--html compares several {what}, but there is only one")
-        self.check_place()
+            raise click.UsageError("--html compares several results, but there is only one")
 
-    def write_page(self, page: Callable[..., str], *sources: object, **labels: object) -> None:
-        """Write the page if it is requested; `page` renders it from the sources."""
+    def write_page(self, page: Callable[[], str]) -> None:
+        """Write the page if it is requested."""
         if self.html is None:
             return
         import_matplotlib()
-        text = page(*sources, **labels)
-        self.check_place()  # again, since a file may have been created meanwhile
+        text = page()
+        self.check_files()  # again, since a file may have been created meanwhile
         replace_file(self.html, text)
         self.note(f"wrote {self.html}")
 
     def write_comparison(self, results: Mapping[str, Result], *, by: str = "f1") -> None:
         """Write the page that compares results if it is requested."""
-        if self.html is not None and len(results) < 2:
-            print_stderr(
-                f"{self.html} was not written: --html compares several results, but there is only one"
-            )
-        elif self.html is not None:
+        self.check_several(len(results))
+        if self.html is not None:
             from genpr.evaluation.compare import compare
             from genpr.report.compare_page import compare_report
 
@@ -199,54 +195,77 @@ class ScoreOutput(PageOutput):
         **LIMITS,
     )
 
-    def check(self, computed: Sequence[str]) -> None:
-        """Refuse files that cannot be written and thresholds that cannot be missed, before anything is computed."""
-        from genpr.metrics.registry import ALL_METRICS
-
-        directions = (
-            ("under", "higher", "over", self.fail_under),
-            ("over", "lower", "under", self.fail_over),
-        )
-        for direction, better, other, limits in directions:
-            for metric, _ in limits:
-                wrong = ""
-                if metric not in computed:
-                    wrong = f"this is not among the computed metrics{similar(metric, computed)}: {some(computed, 20)}"
-                elif ALL_METRICS[metric].better not in (
-                    better,
-                    "at null",
-                ):  # such a metric can be too low or too high
-                    wrong = f"{ALL_METRICS[metric].better} is better for this metric; use --fail-{other}"
-                if wrong:
-                    raise click.UsageError(f"--fail-{direction} {metric}=...: {wrong}")
+    def check_files(self) -> None:
+        """Also the table."""
+        super().check_files()
         if self.table is not None:
             self.check_file(self.table, (".csv",), is_own_table)
-        self.check_place()
 
-    def write_table(self, write: Callable[..., int]) -> None:
+    @property
+    def _limits(self) -> list[tuple[str, str, float]]:
+        """The side of each threshold on which it is missed, its metric, and the threshold."""
+        both = ("under", self.fail_under), ("over", self.fail_over)
+        return [(side, *limit) for side, limits in both for limit in limits]
+
+    def check(self, computed: Sequence[str]) -> None:
+        """Refuse thresholds that cannot be missed, before anything is computed."""
+        from genpr.metrics.registry import ALL_METRICS
+
+        for side, metric, _ in self._limits:
+            text = f"--fail-{side} {metric}=...: "
+            if metric not in computed:
+                text += (
+                    f"this is not among the computed metrics{similar(metric, computed)}: {some(computed, 20)}"
+                )
+                raise click.UsageError(text)
+            if (side, ALL_METRICS[metric].better) in (("under", "lower"), ("over", "higher")):
+                raise click.UsageError(f"{text}{ALL_METRICS[metric].better} is better for this metric")
+
+    def finish(self, result: Result, page: Callable[[], str], table: Callable[..., int] | None = None) -> int:
+        """Write table and page if they are requested, print a result and its notices, and return the exit code."""
+        from genpr.report.score_tables import result_text
+
+        text = result.to_json() if self.as_json else result_text(result)
+        self.show(result.notices, text, partial(self.write_table, table), partial(self.write_page, page))
+        return self.exit_code({result.protocol: result})
+
+    def write_table(self, write: Callable[..., int] | None) -> None:
         """Write the table if it is requested; `write` returns its number of rows."""
-        if self.table is not None:
+        if self.table is not None and write is not None:
             count = write(self.table, overwrite=self.overwrite)
             self.note(f"wrote {count:,} rows to {self.table}")
 
     def exit_code(self, results: Mapping[str, Result]) -> int:
         """Print missed thresholds on stderr, and return 0, or 5 if there are any."""
         code = 0
-        directions = [(each, "below") for each in self.fail_under] + [
-            (each, "above") for each in self.fail_over
-        ]
         for name, result in results.items():
             under = f" under {name}" if len(results) > 1 else ""
-            for (metric, limit), direction in directions:
+            for side, metric, limit in self._limits:
                 found = result.metrics.get(metric)
                 is_elsewhere = any(metric in each.metrics for each in results.values())
                 if found is None and is_elsewhere and metric not in result.undefined:
                     continue  # this result has other metrics
                 if found is None:
                     print_stderr(f"missed: {metric} has no value with these images")
-                elif found.value < limit if direction == "below" else found.value > limit:
-                    print_stderr(f"missed: {metric} is {found.value:.4f}{under}, {direction} {limit:g}")
+                elif found.value < limit if side == "under" else found.value > limit:
+                    word = {"under": "below", "over": "above"}[side]
+                    print_stderr(f"missed: {metric} is {found.value:.4f}{under}, {word} {limit:g}")
                 else:
                     continue
                 code = THRESHOLD_MISSED
         return code
+
+
+def source_command(
+    *arguments: str, options: type[Any], output: type[TextOutput], without: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with the name of a function, which gets sources (or `out`), and records as `options` and `output`."""
+
+    def add(function: Callable[..., Any]) -> click.Command:
+        function = option_group(output, "output", without=without)(function)
+        function = option_group(options)(follow_symlinks(function))
+        for each in reversed(arguments):
+            function = click.argument(each, type=OUTPUT if each == "out" else INPUT)(function)
+        return click.command(cls=GroupedCommand)(function)
+
+    return add

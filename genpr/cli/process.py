@@ -62,8 +62,9 @@ def open_standard_streams() -> None:
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number
     _outputs.insert(0, os.dup(_STDOUT))
     os.dup2(_STDERR, _STDOUT)
-    codec = ("utf-8", "strict") if sys.stdout is None else (sys.stdout.encoding, sys.stdout.errors)
-    sys.stdout = sys.__stdout__ = os.fdopen(_outputs[0], "w", -1, *codec, closefd=False)  # type: ignore[misc]
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    results = os.fdopen(_outputs[0], "w", -1, encoding, "backslashreplace", closefd=False)
+    sys.stdout = sys.__stdout__ = results  # type: ignore[misc]
     if sys.stderr is None:
         sys.stderr = os.fdopen(_STDERR, "w", 1, "utf-8", "backslashreplace", closefd=False)
 

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.grouped import SOURCE, GroupedCommand
 from genpr.cli.options import (
+    INPUT,
     SHARED_WITH_SCORE,
     CheckpointFlags,
-    check_sources,
+    GroupedCommand,
     force,
     option_group,
     refuse_given,
     score_options,
 )
 from genpr.cli.output import PageOutput
-from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
-
-if TYPE_CHECKING:
-    from genpr.checkpoints.rank import Ranking
-    from genpr.evaluation.result import Result
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -51,7 +45,7 @@ class RankFlags(CheckpointFlags):
 
 
 @click.command(cls=GroupedCommand, name="rank")
-@click.argument("sources", nargs=-1, required=True, metavar="REAL CHECKPOINT...", type=SOURCE)
+@click.argument("sources", nargs=-1, required=True, metavar="REAL CHECKPOINT...", type=INPUT)
 @option_group(RankFlags, "flags", without=SHARED_WITH_SCORE)
 @force
 @score_options
@@ -76,25 +70,19 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.checkpoints.rank import PARETO
 
+    output.check_several(len(sources) - (not flags.from_results))
     if flags.from_results:
         given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
         refuse_given(given, "has no effect with --results, which ranks finished scores")
-        output.check_several(2, "results")
-        ranking = _rank_files([Path(source) for source in sources], flags.by, force=force)
+        from genpr.checkpoints.rank import rank_results
+        from genpr.evaluation.compare import load_all
+
+        ranking = rank_results(load_all([Path(source) for source in sources]), by=flags.by, force=force)
     else:
         if len(sources) < 2:
-            raise click.UsageError(
-                "expected REAL and at least one CHECKPOINT, or --results, but found one path"
-            )
+            raise click.UsageError("expected REAL and at least one CHECKPOINT, or --results")
         options = _add_needed_metrics(options, flags.by)
         flags.check()
-        output.check_several(len(sources) - 1, "checkpoints")
-        if flags.generator is None:  # a missing checkpoint is reported at once, not after hours
-            check_sources(*sources)
-        elif missing := [path for path in sources[1:] if not Path(path).exists()]:
-            raise UsageError(
-                f"there is no checkpoint {missing[0]}; check the path", code="no-checkpoint", path=missing[0]
-            )
         from genpr.checkpoints.rank import by_name, rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
 
@@ -102,17 +90,16 @@ def command(
         with progress_bars(quiet=output.quiet) as progress:
             evaluator = Evaluator.from_options(sources[0], replace(options, progress=progress))
             if flags.generator is not None:
-                images_of = flags.images_of(evaluator, options)
+                images_of = flags.images_of(flags.n or evaluator.n_real, options)
                 checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
             ranking = rank_checkpoints(evaluator, checkpoints, by=flags.by, force=force)
     from genpr.evaluation.compare import named_notices
     from genpr.report.compare_tables import ranking_table
 
-    by = "f1" if flags.by == PARETO else flags.by
-    output.write_and_show(
+    output.show(
         named_notices(ranking.results),
         ranking.to_json() if output.as_json else ranking_table(ranking),
-        partial(output.write_comparison, ranking.results, by=by),
+        partial(output.write_comparison, ranking.results, by=flags.by.replace(PARETO, "f1")),
     )
 
 
@@ -129,15 +116,3 @@ def _add_needed_metrics(options: ScoreOptions, by: str) -> ScoreOptions:
     chosen = ScorePlan.from_options(None, options).extractors
     more = [need for need in needs if need not in chosen and need not in CONDITIONAL]
     return replace(options, metrics=[*chosen, *more]) if more else options
-
-
-def _rank_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
-    from genpr.checkpoints.rank import rank_results
-    from genpr.evaluation.compare import load_results, short_labels
-
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise UsageError("a file is given twice; give each result once", code="bad-checkpoints")
-    results: dict[str, Result] = {}
-    for path, label in zip(paths, short_labels(paths), strict=True):
-        results |= load_results(path, label=label.removesuffix(".json"))
-    return rank_results(results, by=by, force=force)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.grouped import SOURCE, GroupedCommand
-from genpr.cli.options import LabelFlags, check_sources, click_option, follow_symlinks, option_group
+from genpr.cli.options import INPUT, GroupedCommand, LabelFlags, click_option, follow_symlinks, option_group
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
-from genpr.evaluation.panel import panel_choices, score_choices
+from genpr.evaluation.panel import PanelResult, panel_choices, score_choices
 from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import option_fields
@@ -23,13 +22,12 @@ from genpr.features.options import option_fields
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import ImageValues, Scored
 
-
 _FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
 
 
 @click.command(cls=GroupedCommand, name="score", context_settings={"allow_extra_args": True})
-@click.argument("real", type=SOURCE)
-@click.argument("fake", type=SOURCE)
+@click.argument("real", type=INPUT)
+@click.argument("fake", type=INPUT)
 @click_option(
     _FIELDS["extractor"],
     dest="extractors",
@@ -76,32 +74,46 @@ def command(
             raise click.UsageError(
                 "a panel (several --extractor, or protocol fdr6) needs a single --protocol, and no --labels, --per-class or --csv"
             )
-        return _score_panel(real, fake, panel_choices(extractors or None, options), output)
+        return _score_panel(real, fake, panel_choices(extractors or None, options), options, output)
     options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())
-    choices = [replace(options, protocol=name) for name in protocols]
-    classes, of_labels = labels.classes(), () if options.labels is None else options.labels.names
+    choices, classes = [replace(options, protocol=name) for name in protocols], labels.classes()
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
-        raise click.UsageError(
-            "--per-class, --html and --csv need a single --protocol; run the command once for each"
-        )
+        raise click.UsageError("--per-class, --html and --csv need a single --protocol")
     options = with_pinned(choices)
-    _check(real, fake, choices, output, of_labels)
+    output.check([*_computed(choices), *(options.labels.names if options.labels else ())])
 
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.evaluator import score_with
-
-    # A table needs values of single images; a page is written without them if there are none.
-    images: ImageValues = (
-        "required" if output.table is not None else "none" if output.html is None else "if possible"
-    )
-    with progress_bars(quiet=output.quiet) as progress:
-        choices = [replace(each, progress=progress) for each in choices]
-        scored = score_with(real, fake, choices, images=images, classes=classes)
-    if not rank_zero_only():
-        return 0
+    from genpr.report.files import write_samples
+    from genpr.report.score_page import evidence_report, html_report
     from genpr.report.score_tables import result_text
 
-    results, by_class = [each.result for each in scored], scored[0].classes
+    # A table needs values of single images; a page is written without them if there are none.
+    images: ImageValues = "required" if output.table else "if possible" if output.html else "none"
+
+    def scores(options: ScoreOptions) -> list[Scored]:
+        watched = [replace(each, progress=options.progress) for each in choices]
+        return score_with(real, fake, watched, images=images, classes=classes)
+
+    scored = output.run(scores, options=options)
+    if not rank_zero_only():
+        return 0
+    results, by_class, evidence = [each.result for each in scored], scored[0].classes, scored[0].images
+
+    def page() -> str:
+        if evidence is None:
+            return html_report(results[0], classes=by_class)
+        of_classes: dict[str, Any] = (
+            {name: classes[name] for name in ("real_labels", "fake_labels")} if classes else {}
+        )
+        with progress_bars(quiet=output.quiet) as progress:
+            how: dict[str, Any] = {
+                "policy": options.decoding,
+                "device": results[0].device,
+                "progress": progress,
+            }
+            return evidence_report(evidence, real, fake, **of_classes, **how)
+
     if not output.as_json:
         text = "\n\n".join(result_text(each, by_class) for each in results)
     elif len(results) == 1:
@@ -109,60 +121,40 @@ def command(
     else:
         text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
     notices = [item for result in results for item in result.notices]
-    output.write_and_show(notices, text, *_writes(scored[0], (real, fake), labels, options, output))
+    table = None if evidence is None else partial(write_samples, scores=evidence)
+    output.show(notices, text, partial(output.write_table, table), partial(output.write_page, page))
     return output.exit_code({each.protocol: each for each in results})
 
 
-def _check(
-    real: str, fake: str, choices: Sequence[ScoreOptions], output: ScoreOutput, more: Sequence[str] = ()
-) -> None:
-    """Refuse impossible options before any image is listed; `more` are metrics that are in no plan."""
+def _computed(choices: Sequence[ScoreOptions]) -> list[str]:
+    """The metrics of all choices."""
     plans = [ScorePlan.from_options(None, each) for each in choices]
-    output.check([*dict.fromkeys(name for plan in plans for name in plan.extractors), *more])
-    check_sources(real, fake)
+    return list(dict.fromkeys(name for plan in plans for name in plan.extractors))
 
 
 def _score_panel(
-    real: str, fake: str, choices: Mapping[str | None, ScoreOptions], output: ScoreOutput
+    real: str,
+    fake: str,
+    choices: Mapping[str | None, ScoreOptions],
+    options: ScoreOptions,
+    output: ScoreOutput,
 ) -> int:
     """Score by several extractors."""
-    _check(real, fake, list(choices.values()), output)
+    output.check(_computed([*choices.values()]))
 
     from genpr.distributed import rank_zero_only
-
-    with progress_bars(quiet=output.quiet) as progress:
-        choices = {name: replace(each, progress=progress) for name, each in choices.items()}
-        panel = score_choices(real, fake, choices)
-    if not rank_zero_only():
-        return 0
     from genpr.evaluation.compare import named_notices
     from genpr.report.compare_page import panel_report
     from genpr.report.compare_tables import panel_text
 
+    def scores(options: ScoreOptions) -> PanelResult:
+        watched = {name: replace(each, progress=options.progress) for name, each in choices.items()}
+        return score_choices(real, fake, watched)
+
+    panel = output.run(scores, options=options)
+    if not rank_zero_only():
+        return 0
     text = panel.to_json() if output.as_json else panel_text(panel)
-    write = partial(output.write_page, panel_report, panel)
-    output.write_and_show(named_notices(panel.every), text, write)
+    page = partial(panel_report, panel)
+    output.show(named_notices(panel.every), text, partial(output.write_page, page))
     return output.exit_code(panel.every)
-
-
-def _writes(
-    scored: Scored, sources: tuple[str, str], labels: LabelFlags, options: ScoreOptions, output: ScoreOutput
-) -> Sequence[Callable[[], None]]:
-    """What writes the table and the page, if they are requested."""
-    if output.html is None and output.table is None:
-        return ()
-    from genpr.report.files import write_samples
-    from genpr.report.score_page import evidence_report, html_report
-
-    result, evidence = scored.result, scored.images
-    if evidence is None:
-        return [partial(output.write_page, partial(html_report, result, classes=scored.classes))]
-
-    def write_page() -> None:
-        with progress_bars(quiet=output.quiet) as progress:
-            how: dict[str, Any] = {"policy": options.decoding, "device": result.device, "progress": progress}
-            names = ("real_labels", "fake_labels") if labels.per_class else ()
-            classes = {name: getattr(labels, name) for name in names}
-            output.write_page(partial(evidence_report, evidence, **how), *sources, **classes)
-
-    return [partial(output.write_table, partial(write_samples, scores=evidence)), write_page]

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import print_stderr, print_stdout, progress_bars, show_notices
-from genpr.cli.grouped import SOURCE, GroupedCommand
-from genpr.cli.options import SHARED_WITH_SCORE, CheckpointFlags, option_group, score_options
+from genpr.cli.console import print_stderr, print_stdout
+from genpr.cli.options import (
+    INPUT,
+    SHARED_WITH_SCORE,
+    CheckpointFlags,
+    GroupedCommand,
+    option_group,
+    score_options,
+)
 from genpr.cli.output import FILE, TextOutput, input_paths
-from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import option
 from genpr.storage import check_outside
-from genpr.validation import check_seconds
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.score_log import ScoreLog
     from genpr.evaluation.result import Result
 
 
@@ -37,7 +39,6 @@ class WatchFlags(CheckpointFlags):
         group="inputs",
         metavar="SECONDS",
     )
-
     log: Path | None = option(
         None,
         "Log of the scores. best.json and the results are written to the same folder.",
@@ -63,16 +64,9 @@ class WatchFlags(CheckpointFlags):
         metavar="GLOB",
     )
 
-    def __post_init__(self) -> None:
-        check_seconds("settle", self.settle, may_be_zero=True)
-        check_seconds("poll", self.poll)
-        if "/" in (self.pattern or ""):
-            text = f"pattern must match names of files directly in DIR, so it has no '/', not {self.pattern!r:.60}"
-            raise UsageError(text, code="bad-option")
-
 
 @click.command(cls=GroupedCommand, name="watch")
-@click.argument("real", type=SOURCE)
+@click.argument("real", type=INPUT)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @option_group(WatchFlags, "flags", without=SHARED_WITH_SCORE)
 @score_options
@@ -100,64 +94,51 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
     check_folder(folder)
     flags.check()
     from genpr.checkpoints.score_log import ScoreLog
+    from genpr.report.compare_tables import score_line, watched_table
 
-    path = flags.log or folder / "genpr.jsonl"
+    path, seen = flags.log or folder / "genpr.jsonl", set[str]()
     check_outside(path, input_paths())
+
+    def print_record(record: Mapping[str, Any], result: Result) -> None:
+        if not output.quiet:
+            is_best = log.best is not None and log.best["name"] == record["name"]
+            print_stderr(score_line(record, log.by, is_best=is_best))
+            for item in result.notices:
+                if item.code not in seen:
+                    print_stderr(str(item))
+            seen.update(item.code for item in result.notices)
+
+    def watch(options: ScoreOptions) -> None:
+        from genpr.checkpoints.generator import checkpoints_at
+        from genpr.evaluation.evaluator import Evaluator
+
+        evaluator = Evaluator.from_options(real, options)
+        source_of: SourceOf = samples_at
+        if flags.generator is not None:
+            images_of = flags.images_of(flags.n or evaluator.n_real, options)
+            source_of = checkpoints_at(images_of, pattern=flags.pattern)
+        Watcher(
+            evaluator,
+            folder,
+            log,
+            settle=flags.settle,
+            ignored=[real],
+            source_of=source_of,
+            on_message=print_stderr,
+            on_record=print_record,
+        ).run(once=flags.once, until=flags.until, interval=flags.poll)
+
     with ScoreLog(path, by=flags.by) as log:
+        scores: dict[str, object] = {"by": log.by}
         try:
-            with progress_bars(quiet=output.quiet) as bars:
-                from genpr.checkpoints.generator import checkpoints_at
-                from genpr.evaluation.evaluator import Evaluator
-
-                evaluator = Evaluator.from_options(real, replace(options, progress=bars))
-                source_of: SourceOf = samples_at
-                if flags.generator is not None:
-                    source_of = checkpoints_at(flags.images_of(evaluator, options), pattern=flags.pattern)
-                watcher = Watcher(
-                    evaluator,
-                    folder,
-                    log,
-                    settle=flags.settle,
-                    ignored=[real],
-                    source_of=source_of,
-                    on_message=print_stderr,
-                    on_record=partial(_print_record, log, set(), quiet=output.quiet),
-                )
-                watcher.run(once=flags.once, until=flags.until, interval=flags.poll)
-        except (KeyboardInterrupt, ResourceError):  # Ctrl-C is the usual end of a watch
-            if output.as_json:
-                click.get_current_context().obj.scores = _scores_of(log)
+            output.run(watch, options=options)
+        finally:
+            scores |= {"best": log.best, "records": log.records}
+            if output.as_json:  # also after Ctrl-C, the usual end of a watch
+                click.get_current_context().obj.scores = scores
             elif log.records:
-                _show(log)
-            raise
+                print_stdout(watched_table(log.records, log.best, log.by))
         if output.as_json:
-            print_stdout(json.dumps(_scores_of(log), allow_nan=False))
-        else:
-            _show(log)
-
-
-def _scores_of(log: ScoreLog) -> dict[str, object]:
-    return {"by": log.by, "best": log.best, "records": log.records}
-
-
-def _show(log: ScoreLog) -> None:
-    """Print all scores at the end."""
-    from genpr.report.compare_tables import watched_table
-
-    if log.records:
-        print_stdout(watched_table(log.records, log.best, log.by))
-    else:
-        print_stderr("no samples were scored")
-
-
-def _print_record(
-    log: ScoreLog, seen: set[str], record: Mapping[str, Any], result: Result, *, quiet: bool
-) -> None:
-    """Print one line per record on stderr, and each kind of notice once."""
-    from genpr.report.compare_tables import score_line
-
-    if not quiet:
-        is_best = log.best is not None and log.best["name"] == record["name"]
-        print_stderr(score_line(record, log.by, is_best=is_best))
-        show_notices([item for item in result.notices if item.code not in seen])
-        seen.update(item.code for item in result.notices)
+            print_stdout(json.dumps(scores, allow_nan=False))
+        elif not log.records:
+            print_stderr("no samples were scored")

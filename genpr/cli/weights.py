@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import as_json, print_stderr, print_stdout, progress_bars
-from genpr.cli.grouped import GroupedGroup
-from genpr.cli.options import click_option
+from genpr.cli.console import print_stderr, print_stdout, progress_bars
+from genpr.cli.options import GroupedGroup, click_option, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, WeightsError, printable, short, similar, some
 from genpr.features.options import EmbedOptions
@@ -32,8 +30,8 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="List all known files.")
-@as_json
-def list_files(*, as_json: bool) -> None:
+@option_group(TextOutput, "output", without={"quiet"})
+def list_files(*, output: TextOutput) -> None:
     """List all known files with extractors, size and license, and whether they are on this machine."""
     from genpr.features.known_weights import KNOWN_WEIGHTS
     from genpr.features.weights import cached_path
@@ -46,16 +44,11 @@ def list_files(*, as_json: bool) -> None:
         facts = {name: getattr(entry, name) for name in names}
         rows.append({**facts, "cached": path is not None, "path": path and str(path)})
         first, *others = entry.used_by or ("-",)
-        shown.append(
-            {
-                "used by": f"{first} (+{len(others)})" if others else first,
-                "size": None if entry.size is None else f"{entry.size / 1e6:,.0f} MB",
-                "license": entry.license,
-                "cached": "no" if path is None else "yes",
-                "name": entry.name,
-            }
-        )
-    print_stdout(json.dumps(rows) if as_json else listing(shown, ("name",)))
+        size = None if entry.size is None else f"{entry.size / 1e6:,.0f} MB"
+        row = {"used by": f"{first} (+{len(others)})" if others else first, "size": size}
+        row |= {"license": entry.license, "cached": "no" if path is None else "yes", "name": entry.name}
+        shown.append(row)
+    output.show_record(rows, listing(shown, ("name",)))
 
 
 @command.command(short_help="Download weights, by extractor or file name.")

@@ -31,7 +31,7 @@ StageProgress = Callable[[str, int, int | None], None]
 items, and the total (None if unknown)."""
 
 Group = Literal["common", "inputs", "features", "metrics", "labels", "generator", "output", "advanced"]
-"""Where the help of a command lists an option: `genpr.cli.grouped`."""
+"""Where the help of a command lists an option: `genpr.cli.options`."""
 
 _MAX = 2**31 - 1
 _WIDTH = 120
@@ -128,12 +128,6 @@ def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:
             entry, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
         )
     return "\n".join([*lines[:at], *entries, *lines[at + 1 :]])
-
-
-def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa: ANN401 - any option record
-    """The names among `names` whose value is not the default."""
-    own = [each for each in fields(options) if each.name in names]
-    return [each.name for each in own if getattr(options, each.name) != each.default]
 
 
 _OF_ONE_RANK = (

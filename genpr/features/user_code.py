@@ -12,12 +12,12 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import USER_ERRORS, expand_user, is_out_of_memory, same_working_folder, user_default_device
+from genpr.runtime import USER_ERRORS, expand_user, is_out_of_memory, user_default_device
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def load_object(
     sources: dict[str, bytes] = {}
     try:
         with ExitStack() as stack:
-            stack.enter_context(same_working_folder())
+            stack.enter_context(chdir("."))
             if str(Path.cwd()) not in sys.path:
                 sys.path.append(str(Path.cwd()))  # last, so that a file `torch.py` does not shadow torch
             importlib.invalidate_caches()

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
+from blob_checkpoints import real_blobs, write_checkpoint, write_generator
 
 from genpr.checkpoints.generator import Sampler, load_generator
 
@@ -89,27 +89,3 @@ def test_watch_with_other_generator_options_is_an_error(genpr, files):
         code, _, err = genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments.split())
         assert (code, words in err) == (2, True), err
         assert (files / "run" / "genpr.jsonl").read_bytes() == before
-
-
-def test_path_of_the_factory_may_be_written_differently(genpr, files):
-    arguments = ("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 30)
-    late = (files / "run" / "step-10.pt").rename(files / "late")
-    assert genpr(*arguments)[0] == 0
-    late.rename(files / "run" / "step-10.pt")
-    (files / "moved").mkdir()
-    (files / "gan.py").rename(files / "moved" / "generator.py")
-    for spec in ("moved/generator.py:load", f"{files}/moved/generator.py:load"):
-        code, _, err = genpr(*arguments, "--generator", spec)
-        assert code == 0, err
-    assert [line["name"] for line in lines(files)] == list(SPREADS)
-
-
-def test_checkpoint_without_memory_is_named(genpr, files):
-    source = GENERATOR.replace("z = torch", "assert self.spread > 0.5 or exhaust()\n        z = torch")
-    write_generator(files, source + "\ndef exhaust():\n    raise MemoryError\n")
-    assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW)[0] == 0
-    assert [line["name"] for line in lines(files)] == ["step-10.pt"]
-    code, _, err = genpr("rank", "real", *(f"run/{name}" for name in SPREADS), *LOAD, *QUICK)
-    assert (code, "error: checkpoint step-2.pt: " in err) == (4, True)
-    code, _, err = genpr("sweep", "real", *LOAD, *QUICK, "--checkpoint", "run/step-2.pt", "--psi", "1")
-    assert (code, "error: at psi = 1: " in err) == (4, True)

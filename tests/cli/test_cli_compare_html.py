@@ -62,5 +62,5 @@ def test_ranking_and_sweep_write_the_same_page(genpr, generator, tmp_path):
     assert "<b>1 psi=0.5</b>" in (tmp_path / "page.html").read_text()
     assert genpr("compare", "out")[0] == 0
     code, _, err = genpr(*arguments, "--psi", "1", "--html", "page.html")
-    assert (code, "--html compares several settings" in err) == (2, True)
+    assert (code, "--html compares several results" in err) == (2, True)
     assert genpr("compare", "ranking.json", "--html", "nowhere/p.html")[0] == 2

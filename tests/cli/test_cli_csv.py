@@ -8,11 +8,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
-from raising import raising
 
-import genpr as package
-from genpr.errors import UsageError
-from genpr.report.files import COLUMNS, cell_of, name_in, write_samples
+from genpr.report.files import COLUMNS, cell_of, name_in
 
 QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu", "--no-cache")
 CLASSES = ("--per-class", "--min-per-class", "12", "--json")
@@ -58,18 +55,6 @@ def test_page_table_and_classes_come_from_one_score(genpr, tmp_path, rng):
     check_page(page.read_text(encoding="utf-8"))
     check_table(table, json.loads(out)["metrics"], tmp_path / "fake")
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
-
-
-def test_tables_are_not_written_into_a_set(tmp_path, rng):
-    for name in ("real", "fake"):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(20, 3)))
-    real, fake = (str(tmp_path / f"{name}.npy") for name in ("real", "fake"))
-    found = package.Evaluator(real, control=False).evidence(fake)
-    for _ in range(2):
-        assert write_samples(tmp_path / "rows.csv", found) == 40
-    for name, code in (("fake.npy", "output-is-input"), ("rows.txt", "output-suffix")):
-        with raising(UsageError, code):
-            write_samples(tmp_path / name, found, overwrite=True)
 
 
 def check_page(text):

@@ -4,11 +4,8 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import toy_colors
 import toy_pair
-from toy_colors import COLORS, painted, write_expected
 from toy_pair import chosen, drawings, words
 
 
@@ -55,69 +52,6 @@ def test_table_and_page_have_all_values(genpr, files, tmp_path):
     assert genpr(*arguments, "--html", tmp_path)[0] == 2
 
 
-def test_json_has_all_values(genpr, files):
-    words = [part for name in ("aliases", "vocabulary", "exclude") for part in (f"--{name}", files[name])]
-    code, out, err = genpr("entities", files["expected"], files["answers"], *words, "-q", "--json")
-    record = json.loads(out)
-    assert (code, err) == (0, "")
-    assert len(record["entities"]["unreadable"]) == 4
-    assert record["metrics"]["entity.precision"]["value"] == 1
-    assert record["metrics"]["entity.recall"]["interval"][0] > 0
-    assert record["entities"]["vocabulary"] == 5
-
-
-WANTED = [
-    [name for place, name in enumerate(COLORS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(48)
-]
-DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
-FOUND = sum("blue" in names for names in DRAWN) / sum("blue" in names for names in WANTED)
-
-
-def by(name):
-    return f"{toy_colors.__file__}:{name}"
-
-
-@pytest.fixture
-def stripes(write_images, tmp_path):
-    vocabulary = tmp_path / "objects.txt"
-    vocabulary.write_text("\n".join(COLORS))
-    return {
-        "images": write_images("images", np.stack([painted(*names) for names in DRAWN])),
-        "real": write_images("real", np.stack([painted(*names) for names in WANTED])),
-        "expected": write_expected(tmp_path / "expected.csv", WANTED),
-        "prompts": write_expected(tmp_path / "prompts.csv", WANTED, prompts=True),
-        "vocabulary": vocabulary,
-    }
-
-
-def blue_of(out):
-    (row,) = [line.split() for line in out.splitlines() if line.startswith("blue ")]
-    return row
-
-
-def test_detector_on_the_command_line(genpr, stripes):
-    code, out, err = genpr("entities", stripes["expected"], stripes["images"], "--classifier", by("detector"))
-    assert code == 0
-    assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
-    assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
-    assert "48 images of" in out
-    assert "failure_rate" not in out
-    assert "thresholds of" not in err
-
-
-def test_encoder_needs_thresholds_of_labeled_images(genpr, stripes):
-    """Output of a custom factory is not in the result; thresholds need labeled images."""
-    options = ("--vocabulary", stripes["vocabulary"], "--classifier", by("pair"))
-    code, _, err = genpr("entities", stripes["prompts"], stripes["images"], *options, "--json")
-    assert (code, "--calibrate-on" in err) == (2, True)
-    calibrated = ("--calibrate-on", stripes["real"], "--calibrate-expected", stripes["expected"])
-    code, out, err = genpr("entities", stripes["prompts"], stripes["images"], *options, *calibrated)
-    assert (code, "a user's factory may print" in err, "warning" in err) == (0, True, False)
-    assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
-    assert float(blue_of(out)[5]) == 1, "sensitivity"
-    assert "thresholds: labeled" in " ".join(out.split())
-
-
 TOY = f"{Path(toy_pair.__file__)}:load"
 N, WRONG = 60, 4
 
@@ -142,8 +76,6 @@ def test_align_writes_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     arguments = ("align", folder, "--prompts", prompts, "--extractor", TOY, "--csv", table, "--html", page)
     code, out, err = genpr(*arguments)
     assert code == 0
-    assert "alignment.clip_score: prompts begin with 'A photo depicts '" in out
-    assert "begin with" not in genpr(*arguments[:6], "--prefix", "")[1]
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
     row = next(line for line in out.splitlines() if line.startswith("retrieval.r_precision"))
     assert row.split()[1] == f"{(N - WRONG) / N:.4f}"
@@ -159,23 +91,3 @@ def test_align_writes_table_page_and_ranks(genpr, tmp_path, folder, prompts):
     assert [float(row["rank"]) > 1 for row in rows] == [row < WRONG for row in range(N)]
     assert all(float(row["winner_score"]) >= float(row["score"]) for row in rows[:WRONG])
     assert page.read_text().count("data:image/jpeg") == 2 * WRONG
-
-
-def test_hostile_names_and_prompts_are_escaped(genpr, tmp_path, folder):
-    evil = ["=cmd|x", "\x1b[31mred\x07", "<script>alert(1)</script>", "a" * 3000, "\u202etxt", "{{ 7 * 7 }}"]
-    scenes, rows = chosen(N), []
-    for row, scene in enumerate(scenes):
-        text = words(scenes[(row + 1) % len(evil)]) if row < len(evil) else words(scene)
-        rows.append({"file": f"{row:05d}.png", "prompt": f"{evil[row % 6]} and {text}"})
-    path, page, table = tmp_path / "p.jsonl", tmp_path / "page.html", tmp_path / "t.csv"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    code, out, _ = genpr(
-        *("align", folder, "--prompts", path, "--extractor", TOY, "--html", page, "--csv", table)
-    )
-    assert code == 0
-    assert not set(out) & {"\x1b", "\x07", "\u202e"}
-    html = page.read_text()
-    assert "<script>alert" not in html
-    assert not set(html) & {"\x1b", "\x07", "\u202e"}
-    assert "{{ 7 * 7 }}" in html
-    assert all(not row["prompt"].startswith("=") for row in csv.DictReader(table.read_text().splitlines()))

@@ -1,7 +1,6 @@
 """`genpr score --labels`, and labels in other commands."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -47,40 +46,3 @@ def test_labels_are_in_table_page_and_thresholds(genpr, files, tmp_path):
     assert (sum(right[:120]) < 12, sum(right[120:]) > 50) == (True, True)
     assert {row["requested"] + row["recognized"] for row in rows[180:]} == {""}
     assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
-
-
-@pytest.mark.parametrize("more", [(), ("--html", "page.html")], ids=["table", "page"])
-def test_mismatched_labels_are_an_error_before_anything_is_computed(
-    genpr, files, tmp_path, monkeypatch, more
-):
-    """Also for feature files, whose names are known."""
-    monkeypatch.setattr(
-        "genpr.evaluation.reference.Reference.__init__",
-        lambda *_, **__: pytest.fail("the reals were fitted"),
-    )
-    strange = tmp_path / "strange.csv"
-    strange.write_text("name,label\nother.png,cat\n")
-    monkeypatch.chdir(tmp_path)
-    code, _, err = genpr("score", *sides(files)[:-1], strange, "--labels", *more, *QUIET)
-    assert code == 3
-    assert "has none of the 180 images" in err
-
-
-def test_rank_sweep_and_watch_accept_labels(genpr, files, tmp_path):
-    real, fake, *labels = sides(files)
-    right, samples = files / "right.npy", tmp_path / "samples"
-    samples.mkdir()
-    for path in (right, fake):
-        (samples / path.name).write_bytes(path.read_bytes())
-    commands = {
-        "rank": (real, fake, right, "--by"),
-        "sweep": (real, f"0.5={fake}", f"1={right}", "--maximize"),
-        "watch": (real, samples, "--once", "--settle", "0", "--by"),
-    }
-    found = {}
-    for command, arguments in commands.items():
-        code, out, err = genpr(command, *arguments, "label.gan_test", "--labels", *labels, *QUIET, "--json")
-        assert code == 0, err
-        found[command] = json.loads(out)
-    assert found["rank"]["winner"] == found["watch"]["best"]["name"] == "right.npy"
-    assert found["sweep"]["best"] == 1

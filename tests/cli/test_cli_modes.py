@@ -1,12 +1,9 @@
 """`genpr modes` and `genpr.find_modes`: tables, JSON, names and exit codes."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import FeatureSet, save_features
 
 HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")
@@ -44,18 +41,3 @@ def test_table_lists_missing_modes_in_80_columns(genpr, files):
     assert "class 1" in row
     assert "\x1b" not in out
     assert "does not record its extractor" in err
-
-
-def test_json_has_unchanged_names(genpr, files):
-    code, out, _ = genpr("modes", *files, "--clusters", 4, "--device", "cpu", "--json", "--quiet")
-    found = find_modes(*files, clusters=4, device="cpu")
-    assert code == 0
-    record = json.loads(out)
-    assert record == json.loads(found.to_json())
-    first = record["missed"][0]
-    assert first["classes"] == {"class 1": 50}
-    assert (first["size"], first["flagged"], first["others"], first["p"]) == (50, 50, 0, 0.002)
-    assert len(first["representatives"]) == 8
-    for each in first["representatives"]:
-        assert each["name"] == found.real_names[each["row"]]
-        assert each["row"] % 4 == 1

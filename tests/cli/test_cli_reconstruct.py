@@ -1,7 +1,6 @@
 """`genpr reconstruct` from the command line: text, JSON, table, page and gates."""
 
 import csv
-import json
 import re
 
 import numpy as np
@@ -43,15 +42,3 @@ def test_reconstruct_writes_text_table_and_page(genpr, tmp_path, pairs):
     worst = html[html.index("Worst pairs by psnr") :]
     assert worst.index("&lt;b&gt;x.png: psnr 26.55") < worst.index("10.png: psnr 27.30")
     assert "<b>x" not in html
-
-
-def test_json_is_the_record_and_thresholds_decide_the_exit_code(genpr, pairs):
-    gates = ("--fail-under", "reconstruction.psnr=99", "--fail-over", "reconstruction.rfid=1e9")
-    code, out, err = genpr("reconstruct", *pairs, *METRICS, *gates, "--json", "-q")
-    record = json.loads(out)
-    assert code == 5
-    assert err.startswith("missed: reconstruction.psnr is 33.66")
-    assert len(err.splitlines()) == 1
-    assert record["reconstruction"] == {"n_pairs": 12, "n_identical": 0, "paired_by": "name"}
-    assert len(record["metrics"]["reconstruction.ssim"]["interval"]) == 2
-    assert record["extractors"]["gabor"]

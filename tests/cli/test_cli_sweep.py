@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from blob_checkpoints import real_blobs, write_checkpoint, write_generator
 from PIL import Image
 
 SETTINGS = (0.2, 0.6, 1.0)
@@ -59,24 +58,3 @@ def test_unattainable_goal_exits_with_5(genpr, points):
     assert code == 0
     assert "psi = 0.6" in out
     assert "dominated: psi = 2 (another setting" in out
-
-
-def test_generator_is_swept(genpr, tmp_path, write_images, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_images("real", real_blobs(60))
-    write_generator(tmp_path)
-    for spread in (0.3, 0.9):
-        write_checkpoint(tmp_path / f"{spread}.pt", spread)
-    generator = ("--generator", "gan.py:load", "--image-range=-1,1", "--checkpoint", "0.9.pt")
-    options = ("--extractor", "pixels", *QUICK, "--no-intervals", "--out", "out")
-    arguments = ("sweep", "real", *generator, *options)
-    code, out, err = genpr(*arguments, "--psi", "0.2:1:0.4", "--json")
-    assert code == 0, err
-    points = json.loads(out)["points"]
-    assert [point["setting"] for point in points] == [0.2, 0.6, 1.0]
-    assert [point["result"]["fake"]["n"] for point in points] == [60] * 3, "as many as reals"
-    recalls = [point["result"]["metrics"]["recall"]["value"] for point in points]
-    assert recalls[0] < recalls[2]
-    assert genpr(*arguments, "--psi", "0.2:1:0.4", "--json")[:2] == (0, out)
-    code, _, err = genpr(*arguments, "--psi", "1", "--checkpoint", "0.3.pt")
-    assert (code, "of another sweep (different weights and checkpoint)" in err) == (2, True)

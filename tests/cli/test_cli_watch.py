@@ -1,7 +1,6 @@
 """`genpr watch` and `genpr rank`: what they print, what they write, and their exit codes."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -41,47 +40,6 @@ def test_scores_are_lines_on_stderr_and_the_table_is_on_stdout(genpr, run):
     assert json.loads((run / "best.json").read_text())["name"] == "epoch_2.npy"
 
 
-def test_line_has_the_number_of_files_passed_over(genpr, folders):
-    run = folders[0].parent / "run"
-    run.mkdir()
-    (folders[1].rename(run / "epoch_1") / "index.json").touch()
-    assert genpr("watch", folders[0], run, *NOW, "--extractor", "pixels")[0] == 0
-    assert lines(run)[0]["passed_over"] == {".json": 1}
-
-
-def test_values_equal_those_of_score(genpr, run):
-    options = ("--k", "4", "--seed", "3", "--max-images", "30")
-    genpr("watch", "real.npy", "run", *NOW, *options)
-    for record in lines(run):
-        score = json.loads(genpr("score", "real.npy", run / record["name"], *options, "--json")[1])
-        metrics = score["metrics"].items()
-        assert {name: record["metrics"][name] for name, _ in metrics} == {
-            name: metric["value"] for name, metric in metrics
-        }
-        assert record["intervals"] == {
-            name: metric["interval"] for name, metric in metrics if metric["interval"]
-        }
-        assert record["fingerprint"] == score["fingerprint"]
-
-
-def test_bad_source_is_reported_and_different_sizes_are_in_the_table(genpr, run, rng):
-    (run / "a.npz").write_bytes(b"PK\3\4")
-    np.save(run / "b.npy", rng.normal(size=(30, 3)))
-    code, out, err = genpr("watch", "real.npy", "run", *NOW)
-    assert code == 0
-    assert "30 to 40 images" in out
-    assert "a.npz cannot be scored yet (array-damaged)" in err
-
-
-def test_pattern_without_a_match_is_reported(genpr, run, tmp_path):
-    (tmp_path / "gan.py").write_text("def load(path): pass")
-    options = ("--generator", "gan.py:load", "--pattern", "*.pt")
-    code, out, err = genpr("watch", "real.npy", "run", *NOW, *options)
-    assert (code, out) == (0, "")
-    assert "epoch_1.npy" in err
-    assert "--pattern" in err
-
-
 @pytest.mark.parametrize("as_json", [False, True])
 def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, as_json):
     def interrupted(_seconds):
@@ -102,20 +60,6 @@ def test_interrupt_leaves_complete_files_and_the_table(genpr, run, monkeypatch, 
             "epoch_10.npy",
         ]
         assert (found["by"], found["best"]["name"]) == ("f1", "epoch_2.npy")
-    else:
-        assert "best by f1" in out
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_folder_that_is_removed_is_an_error_after_the_scores(genpr, run, monkeypatch, as_json):
-    monkeypatch.setitem(watch.Watcher.__init__.__kwdefaults__, "sleep", lambda _seconds: shutil.rmtree(run))
-    code, out, err = genpr("watch", "real.npy", "run", "--settle", "0", *["--json"] * as_json)
-    assert code == 4
-    assert "still exists" in err
-    assert "free space" not in err
-    if as_json:
-        found = json.loads(out)
-        assert (found["error"]["code"], len(found["records"])) == ("unreadable", 3)
     else:
         assert "best by f1" in out
 

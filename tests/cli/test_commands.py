@@ -1,7 +1,6 @@
 """Behavior of all commands: each mistake gives one line of error with a known code, and writes nothing."""
 
 import json
-import os
 import pkgutil
 import shutil
 from pathlib import Path
@@ -18,7 +17,6 @@ from toy_pair import chosen, drawings, words
 
 from genpr.errors import ResourceError
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.report.files import COLUMNS
 
 ALIASES = {
     "GABOR": "--extractor gabor --device cpu",
@@ -34,86 +32,44 @@ scor real fake                                                              2 us
 score real                                                                  2 usage
 score real fake half                                                        2 usage
 score real fake --extracter gabor                                           2 usage
-score real fake --extractor inseption                                       2 unknown-extractor
 score real fake GABOR --fail-under precision                                2 usage
 score real fake GABOR --fail-under presicion=0.5                            2 usage
-score real fake GABOR --metrics label.gan_test                              2 metric-of-other-family
-score real fake GABOR --metrics c_t                                         2 held-out-missing
-score real fake GABOR --held-out more.npy --protocol prdc                   2 protocol-pinned
-score real.npy fake.npy GABOR --prepare resize:8                            2 features-prepared
 score real fake GABOR --prepare crop:8                                      2 usage
-score real fake GABOR --k 0                                                 2 bad-k
 score real fake GABOR --html nowhere/page.html                              2 path-not-found
 score real fake GABOR --csv folder.csv                                      2 is-a-folder
-score real fake GABOR --csv rows.parquet                                    2 output-suffix
 score real fake --protocol fdr6 --csv rows.csv                              2 usage
 score real fake GABOR --metrics fd --csv rows.csv                           2 no-samples
 score real fake --offline                                                   4 weights-missing
-score real real.npy --offline                                               3 features-against-images
-score real.npy fake.npy --extractor pixels                                  3 feature-shape
-score few.npy real.npy                                                      3 too-few-images
-score nan.npy real.npy                                                      3 non-finite
 score real half GABOR                                                       3 image-corrupt
-features real x.safetensors GABOR --max-memory 1kB                          2 bad-option
 features missing x.safetensors GABOR                                        2 path-not-found
 score real fake GABOR --html real/page.html                                 2 output-is-input
-score real fake GABOR --html real/00000.png                                 2 output-suffix
 score real fake GABOR --html text.html                                      2 output-exists
 score real fake GABOR --html link.html --overwrite                          2 output-is-link
 score real fake GABOR --csv table.csv                                       2 output-exists
-score real fake --protocol fdr6 --html real/page.html                       2 output-is-input
-score re*.npy fake.npy --held-out stripes --html stripes/page.html          2 output-is-input
-score real fake GABOR --per-class --fake-labels labels.csv --csv labels.csv 2 output-is-input
-score real fake GABOR --labels --classifier labels.csv --csv ./labels.csv   2 output-is-input
 align drawings TOY --csv prompts.csv                                        2 output-is-input
-reconstruct real fake --metrics psnr --html fake/page.html                  2 output-is-input
 entities expected.csv answers.jsonl --html text.html                        2 output-exists
-entities expected.csv stripes BYdetector --html stripes/page.html           2 output-is-input
-compare a.json b.json --html b.json --overwrite                             2 output-suffix
 rank real fake half GABOR --html half/page.html                             2 output-is-input
 sweep real 1=fake 2=half GABOR --html fake/page.html                        2 output-is-input
-sweep real 1=fake GABOR --out fake                                          2 output-is-input
 sweep real 1=fake GABOR --out foreign                                       2 output-exists
 watch NOW real samples GABOR --log real/genpr.jsonl                         2 output-is-input
-watch NOW real samples GABOR --log link.html                                2 output-is-link
 features real real/x.safetensors GABOR                                      2 output-is-input
 features real of_fake.safetensors GABOR                                     2 output-exists
 stats real real/x.npz GABOR                                                 2 output-is-input
 stats real old.npz GABOR                                                    2 output-exists
-modes real.npy fake.npy --clusters 1                                        2 usage
-align drawings TOY --extractor inception                                    2 no-text-encoder
 align drawings TOY --extractor clip-vit-b-32 --offline                      4 weights-missing
 align drawings --prompts prompts.csv --protocol coco30k --offline           3 prompt-count
-align drawings TOY --distractors 0                                          2 usage
-align drawings TOY --fail-under precision=.5                                2 usage
-align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage
 reconstruct real half --metrics psnr                                        3 no-partner
-reconstruct real fake --offline                                             4 weights-missing
-reconstruct real fake --metrics mse                                         2 unknown-metric
-reconstruct real fake --metrics psnr --fail-under reconstruction.ssim=.5    2 usage
 entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
 entities expected.csv answers.jsonl --max-images 3                          2 usage
-entities expected.csv stripes                                               2 records-kind
-entities expected.csv stripes --classifier clip                             2 no-vocabulary
-entities expected.csv stripes BYneither                                     2 custom-detector
 rank                                                                        2 usage
 rank real.npy                                                               2 usage
-rank real.npy fake.npy --by best                                            2 unknown-metric
-rank real.npy fake.npy --by label.gan_test                                  2 not-computed
 rank real.npy fake.npy --fake-labels a.csv                                  2 usage
 rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
-rank none run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
+rank none run/step-1.pt run/step-3.pt LOAD                                  2 path-not-found
 compare text.json text.json                                                 3 not-a-result
 sweep real.npy                                                              2 usage
 sweep real.npy fake.npy                                                     2 usage
 sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
-sweep real.npy 1=fake.npy --metrics density                                 2 not-computed
-sweep blobs --generator gan.py:none --psi 1                                 2 custom-generator
-watch NOW real.npy samples --poll 0                                         2 bad-option
-watch NOW real.npy samples --poll inf                                       2 bad-option
-watch NOW real.npy samples --settle inf                                     2 bad-option
-watch NOW real.npy samples --settle 1e9                                     2 bad-option
-watch NOW real.npy samples LOAD --pattern a/*.pt                            2 bad-option
 watch NOW real.npy samples --until 0                                        2 usage
 cache prune                                                                 2 usage
 cache prune --older-than soon                                               2 usage
@@ -186,7 +142,7 @@ def world(tmp_path_factory):
     write_generator(folder)
     for name in ("samples", "folder.csv", "run", "foreign"):
         (folder / name).mkdir()
-    for name in ("sweep.csv", "matrix.md"):
+    for name in ("sweep.png", "matrix.md"):
         (folder / "foreign" / name).write_text("foreign")
     (folder / "link.html").symlink_to("text.html")
     save_features(folder / "of_fake.safetensors", FeatureSet(torch.ones(20, 4), "fake"))
@@ -280,57 +236,6 @@ def test_own_output_is_replaced_and_foreign_output_needs_overwrite(
     assert genpr(*filled(command), "-q")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "features {} ../x.safetensors --extractor gabor -q",
-        "stats {} ../x.npz --extractor gabor -q",
-    ],
-)
-def test_outputs_of_a_source_are_recognized_by_its_absolute_path(genpr, tmp_path, monkeypatch, command):
-    for folder in ("a", "b"):
-        write_folder(tmp_path / folder / "S", np.full((6, 8, 9, 3), ord(folder), np.uint8))
-    for folder, source, code in (
-        ("a", "S", 0),
-        ("b", "S", 2),
-        ("a", "./S/", 0),
-        ("b", str(tmp_path / "a" / "S"), 0),
-    ):
-        monkeypatch.chdir(tmp_path / folder)
-        assert genpr(*command.format(source).split())[0] == code
-
-
-def test_shards_are_joined_again_from_another_folder(genpr, tmp_path, monkeypatch):
-    write_folder(tmp_path / "a" / "S", np.zeros((6, 8, 9, 3), np.uint8))
-    (tmp_path / "b").mkdir()
-    monkeypatch.chdir(tmp_path / "a")
-    assert (
-        genpr(*["features", "S", "../part_1.safetensors", "--extractor", "gabor", "--shard", "1/1", "-q"])[0]
-        == 0
-    )
-    monkeypatch.chdir(tmp_path / "b")
-    for _ in range(2):
-        assert genpr("features", "../part_*.safetensors", "joined.safetensors", "-q")[0] == 0
-
-
-# Files of a user that quote what genpr writes.
-QUOTES = {
-    "diary.csv": 'date,remark\n1,"columns are side,row,name,inside,n"\n',
-    "wider.csv": f"{','.join(COLUMNS)},my_notes\n",
-    "pairs.csv": "row,original,reconstruction,psnr,good\n0,a,b,30,1\n",
-    "diary.html": '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n</head>\n<meta name="generator" content="genpr ',
-}
-
-
-@pytest.mark.parametrize("name", QUOTES)
-def test_files_that_quote_genpr_are_kept(genpr, world, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(world)
-    (tmp_path / name).write_text(QUOTES[name])
-    option = f"--{name.rpartition('.')[2]}"
-    assert genpr("score", "real.npy", "fake.npy", option, tmp_path / name)[0] == 2
-    assert (tmp_path / name).read_text() == QUOTES[name]
-
-
 # A function that runs during a command, the command, and its output.
 MEANWHILE = [
     ("genpr.evaluation.write_statistics.compute_statistics", "stats real.npy {}", "x.npz"),
@@ -389,16 +294,6 @@ def test_result_and_other_outputs_are_written_if_one_cannot_be(
     code, out, err = genpr(*filled(command), "--json", "-q")
     assert (code, "error" in json.loads(out), err.count("error: ")) == (4, False, 1)
     assert second is None or Path(second).exists()
-
-
-@pytest.mark.parametrize("command", ["score real fake GABOR --csv labels.csv", "stats real old.npz GABOR"])
-def test_output_that_cannot_be_read_is_replaced_with_overwrite(genpr, world, tmp_path, monkeypatch, command):
-    monkeypatch.chdir(shutil.copytree(world, tmp_path / "world", symlinks=True))
-    access = os.access
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: not str(path).endswith((".csv", ".npz")) and access(path, mode)
-    )
-    assert genpr(*filled(command), "--overwrite", "-q")[0] == 0
 
 
 DONE = """

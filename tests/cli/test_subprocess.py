@@ -129,18 +129,3 @@ def test_missing_weights_are_an_error_with_all_instructions(files, tmp_path):
         "--extractor gabor",
     ):
         assert part in done.stderr.splitlines()[-1]
-
-
-NO_THREADS = """
-import sys, threading
-from genpr.__main__ import main
-def start(thread):
-    raise RuntimeError("can't start new thread")
-threading.Thread.start = start
-main()
-"""
-
-
-def test_light_commands_start_no_threads(files):
-    done = started(sys.executable, "-c", NO_THREADS, "list", "metrics", folder=files)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,16 +1,13 @@
 """Output of all commands: 80 columns, no control characters from names, color only where it is enabled."""
 
-import io
 import re
-import sys
 
 import numpy as np
 import pytest
 import torch
 from rich.cells import cell_len
 
-from genpr.cli import console
-from genpr.cli.main import COMMANDS, run
+from genpr.cli.main import COMMANDS
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 
@@ -98,21 +95,11 @@ def test_output_of_score_fits(genpr, real, fakes, options):
     assert ("recognized by: knn" in out) == ("--labels" in options)
 
 
-@pytest.mark.parametrize("by", ["f1", "symmetric_precision", "pareto"])
-def test_output_of_rank_fits(genpr, real, fakes, by):
-    passed(genpr, "rank", real, *fakes, "--by", by, "--no-control", "--device", "cpu")
-
-
 def test_output_of_sweep_fits(genpr, real, fakes):
     points = [f"{setting}={path}" for setting, path in zip((1e-9, 0.5, 1, 123456), fakes, strict=True)]
     axis = "\x1b[31m" + "axis" * 30
     out = passed(genpr, "sweep", real, *points, "--axis", axis, "--no-control", "--device", "cpu")
     assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) >= 4 * 5, "numbers stay whole"
-
-
-def test_output_of_watch_fits(genpr, real, world, tmp_path):
-    options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--log", tmp_path / "log.jsonl")
-    passed(genpr, "watch", real, world / "samples", *options)
 
 
 LISTS = ["list extractors", "list protocols", "list metrics"]
@@ -142,69 +129,3 @@ def test_messages_have_no_control_characters(genpr, real, words):
     assert code in (2, 3, 4)
     assert not out
     check(err, whole=False)
-
-
-class Terminal(io.StringIO):
-    """A text stream that is a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
-
-
-def test_notices_follow_the_table_and_fit_the_terminal(real, fakes, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    assert run(["score", str(real), str(fakes[3]), "--no-control", "--no-intervals", "--device", "cpu"]) == 0
-    table, separator, notices = terminal.getvalue().partition("note [small-sample]: ")
-    assert separator
-    assert "settings hash" in table
-    assert "fingerprint" not in notices
-    assert all(cell_len(line) <= 60 for line in notices.splitlines())
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    return now
-
-
-@pytest.fixture
-def update(clock):
-    with console.progress_bars(quiet=False) as progress:
-
-        def at(second, *state):
-            clock[0] = second
-            progress(*state)
-
-        yield at
-
-
-def test_stage_of_minutes_is_reported_once_its_rate_is_known(update, capsys):
-    update(0, "neighbors", 0, 100)
-    update(4, "neighbors", 1, 100)
-    assert not capsys.readouterr().err
-    update(10, "neighbors", 2, 100)
-    assert capsys.readouterr().err == "neighbors: 2 of 100, about 8 min left\n"
-    update(20, "neighbors", 4, 100)
-    update(30, "real", 0, 5000)
-    update(40, "real", 50, 5000)
-    assert capsys.readouterr().err == "real: 50 of 5,000, about 16 min left\n"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "shown"), [("ascii", r"+- \u2581"), ("latin-1", r"+- \u2581"), ("utf-8", "± ▁")]
-)
-def test_characters_outside_the_encoding_are_replaced(monkeypatch, encoding, shown):
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
-    monkeypatch.setattr(sys, "stdout", streams[0])
-    monkeypatch.setattr(sys, "stderr", streams[1])
-    console.print_stdout("± ▁")
-    console.print_stderr("± ▁")
-    for stream in streams:
-        stream.flush()
-        assert stream.buffer.getvalue().decode(encoding) == f"{shown}\n"

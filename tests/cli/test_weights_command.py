@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+from weights_server import checkpoint, put, serving, use_own_folders
 
 from genpr.features import known_weights
 from genpr.features.weights import weights_folder
@@ -36,28 +36,12 @@ def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, 
     assert len(server.requests) == 2
 
 
-def test_offline_is_an_error_without_a_download(genpr, server):
-    code, out, err = genpr("weights", "fetch", "small", "--offline")
-    assert (code, out, server.requests) == (4, "", [])
-    for fact in (server.url, str(weights_folder() / "small.pth"), "--weights PATH"):
-        assert fact in err
-
-
 def test_unknown_names_are_a_usage_error_that_lists_known_ones(genpr, server):
     code, out, err = genpr("weights", "fetch", "tiny", "huge")
     assert (code, out, server.requests) == (2, "", [])
     assert "'huge'" in err
     assert "tiny, small, smaller" in err
     assert genpr("weights", "verify", "huge")[0] == genpr("weights", "fetch")[0] == 2
-
-
-def test_bad_download_exits_with_4_and_is_not_kept(genpr, server):
-    server.answer = b"<html>please log in</html>"
-    for name in ("tiny", "small"):
-        code, out, err = genpr("weights", "fetch", name, "-q")
-        assert (code, out, err.count("\n")) == (4, "", 1)
-        assert "26" in err
-    assert left_behind() == []
 
 
 def test_verify_hashes_every_file_and_reports_each(genpr, server):

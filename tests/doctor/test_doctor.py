@@ -13,7 +13,7 @@ import genpr
 from genpr import doctor
 from genpr.cli import main
 
-SELF_TEST = ("directions", "exactness", "same features")
+SELF_TEST = ("directions", "exactness")
 
 
 def only(findings):
@@ -46,7 +46,7 @@ def test_broken_libraries_are_reported_with_a_command_and_others_are_checked(mon
     text = " ".join(out.split())
     assert "broken torchvision cannot be imported (ModuleNotFoundError" in text
     assert "fix: pip install --force-reinstall faiss-cpu" in text
-    assert "ok same features" in text
+    assert "ok environment" in text
 
 
 def test_old_libraries_are_reported(monkeypatch):
@@ -65,16 +65,8 @@ def test_reason_for_an_unused_gpu_is_reported(monkeypatch, driver, state):
     assert only(doctor.check_gpus()).state == state
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a torch without a GPU")
-def test_failing_gpus_and_failing_checks_are_broken(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert [(each.name, each.state) for each in doctor.check_gpus()][1:] == [("cuda:0", "broken")]
-    assert only(doctor.run_check("mine", lambda: 1 / 0)).state == "broken"
-
-
 def test_suspicious_environment_variables_are_warnings():
-    wrong = {"GENPR_CACHEDIR": "/x", "NVIDIA_TF32_OVERRIDE": "1", "KMP_DUPLICATE_LIB_OK": "TRUE"}
+    wrong = {"NVIDIA_TF32_OVERRIDE": "1"}
     found = list(doctor.check_environment({**wrong, "HF_TOKEN": "secret", "GENPR_OFFLINE": "1"}))
     assert [each.name for each in found if each.state == "warn"] == [*wrong]
     assert found[0].facts == {**wrong, "GENPR_OFFLINE": "1"}
@@ -140,20 +132,6 @@ def test_wrong_counts_are_detected(monkeypatch, wrong, found):
     monkeypatch.setattr(genpr.KNNManifold, "count", lambda self, queries: wrong(right, self, queries))
     finding = next(iter(doctor.check_exactness()))
     assert (finding.state, finding.facts["wrong"]) == ("broken", found)
-
-
-def test_features_that_depend_on_the_batch_are_detected(monkeypatch):
-    import genpr.features.embed
-
-    embed = genpr.features.embed.embed
-
-    def noisy(images, extractor, *, batch_size):
-        rows = embed(images, extractor, batch_size=batch_size)
-        rows[3, 5] += 1e-6 * (batch_size == 1)
-        return rows
-
-    monkeypatch.setattr(genpr.features.embed, "embed", noisy)
-    assert only(doctor.check_features()).state == "broken"
 
 
 @pytest.mark.parametrize(("module", "code"), [("faiss", 4), ("genpr.nonsense", 1)])

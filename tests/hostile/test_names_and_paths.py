@@ -8,7 +8,7 @@ import pytest
 from hostile.valid_files import tar_of, zip_of
 from image_files import encode, noise
 
-from genpr.cli.console import show_notices
+from genpr.cli.console import print_stderr
 from genpr.cli.main import run
 from genpr.errors import GenprError
 from genpr.notices import Notice
@@ -65,7 +65,7 @@ def test_errors_and_notices_are_below_two_kilobytes(text, capsys):
     assert error.path == text
     shown = Notice("x", "note", f"x {text} y", text)
     assert len((shown.message + shown.hint).encode("utf-8", "surrogatepass")) < 2000
-    show_notices([shown])
+    print_stderr(str(shown))
     assert len(capsys.readouterr().err.encode()) < 2000
     assert str(GenprError("as it is", code="x")) == "as it is"
 

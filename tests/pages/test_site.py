@@ -11,7 +11,6 @@ import markdown
 import pytest
 
 import genpr
-from genpr.cli.grouped import SHOWS_ALL
 from genpr.cli.main import cli
 from genpr.evaluation.options import ScoreOptions
 
@@ -49,7 +48,6 @@ def test_links_are_valid_and_no_resources_are_foreign(site):
 def test_every_option_is_on_the_page_of_its_command(site, name):
     shown = text_of(site[0] / "commands" / name / "index.html")
     context = click.Context(cli)
-    context.meta[SHOWS_ALL] = True
     commands = [cli.get_command(context, name)]
     while commands:
         command = commands.pop()
