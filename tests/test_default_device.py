@@ -81,33 +81,3 @@ def test_default_dtype_changes_no_copy(request, tmp_path):
 def test_import_of_a_report_draws_no_random_number():
     code = "import random; before = random.getstate(); import genpr; genpr.html_report; assert random.getstate() == before"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-class Built(torch.nn.Module):
-    """A network whose weights and features have torch's default type."""
-
-    dim, cache_key = 3, "built"
-
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor([1 / 3, 2 / 3, 1.0]))
-
-    def forward(self, images):
-        return (images / torch.tensor(255.0)).mean((2, 3)) * self.scale
-
-
-def test_network_of_a_factory_has_float32_weights_and_one_cache_entry(sides):
-    options = {"extractor": f"{__name__}:Built", "metrics": ["fd"], "device": "cpu"}
-    with default_dtype(torch.bfloat16):
-        first = genpr.score(*sides, **options)
-    assert (first.real.n_embedded, first.real.n_cached) == (30, 0)
-    again = genpr.score(*sides, **options)
-    assert again.real.n_cached == 30
-    assert first["fd"] == again["fd"] == genpr.score(*sides, **options, cache=False)["fd"]
-
-
-def test_evaluator_made_in_inference_mode_scores_outside():
-    with torch.inference_mode():
-        evaluator = genpr.Evaluator(IMAGES, extractor="gabor", k=3, device="cpu")
-    plain = genpr.Evaluator(IMAGES, extractor="gabor", k=3, device="cpu")
-    assert evaluator.score(IMAGES.flip(0)).metrics == plain.score(IMAGES.flip(0)).metrics

@@ -1,4 +1,3 @@
-import errno
 import sys
 from pathlib import Path
 
@@ -7,11 +6,9 @@ import pytest
 import torch
 from raising import raising
 
-import genpr
 from genpr import memory, runtime
-from genpr.errors import ResourceError, UsageError
-from genpr.features.embed import embed
-from genpr.memory import cgroup_memory_left, empty_rows, float_rows, free_memory, memory_limit, parse_size
+from genpr.errors import UsageError
+from genpr.memory import cgroup_memory_left, empty_rows, free_memory, memory_limit, parse_size
 
 
 @pytest.fixture
@@ -102,22 +99,6 @@ def test_rows_are_in_memory_if_possible_and_otherwise_mapped(scratch, monkeypatc
     empty_rows(100, 7, torch.float32)
 
 
-def test_full_disk_is_an_error_before_anything_is_written(scratch):
-    with raising(ResourceError, "no-scratch", r"need 4000000\.0 GB, .* GENPR_CACHE"):
-        empty_rows(10**12, 1000, torch.float32)
-    assert not list(scratch.iterdir())
-
-
-@pytest.mark.parametrize("broken", ["TemporaryFile", "posix_fallocate"])
-def test_unwritable_folder_is_an_error(broken, scratch, monkeypatch):
-    def refuse(*_args, **_options):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr(memory.tempfile if broken == "TemporaryFile" else memory.os, broken, refuse)
-    with pytest.raises(ResourceError, match="Read-only file system"):
-        empty_rows(10, 10, torch.float32)
-
-
 _FORMS = {
     "float16": lambda x: x.astype(np.float16),
     "float64": lambda x: x.astype(np.float64),
@@ -130,32 +111,6 @@ _FORMS = {
     "half tensor": lambda x: torch.from_numpy(x).half(),
     "columns first tensor": lambda x: torch.from_numpy(x.T.copy()).T,
 }
-
-
-@pytest.mark.parametrize("form", _FORMS)
-@pytest.mark.parametrize("free", [0, 10**9])
-def test_rows_have_the_same_values_in_memory_and_in_files(form, free, scratch, rng, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: free)
-    monkeypatch.setattr(memory, "_CHUNK_ELEMENTS", 20)
-    values = rng.integers(-20, 20, (50, 6)).astype(np.float32)
-    rows = float_rows(_FORMS[form](values))
-    keeps_half = free == 0 and form in ("float16", "half tensor")
-    assert rows.dtype == (torch.float16 if keeps_half else torch.float32)
-    assert rows.is_contiguous()
-    assert np.array_equal(rows.numpy(), values)
-
-
-def test_embeddings_larger_than_memory_are_equal(scratch, rng):
-    images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
-    extractor = genpr.load_extractor("gabor")
-    mapped = embed(images, extractor)
-    batches = embed(iter([images[:30], images[30:]]), extractor)  # of unknown number
-    assert scratch.is_dir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "free_memory", lambda: 10**9)
-        held = embed(images, extractor)
-    assert torch.equal(mapped, held)
-    assert torch.equal(batches, held)
 
 
 # Limits of containers and jobs, in folders laid out as Linux lays them out.
@@ -184,17 +139,6 @@ def test_memory_is_limited_by_the_cgroup_and_its_parents(tmp_path):
     assert cgroup_memory_left(tmp_path, own) == 0
     group(tmp_path / "job", limit=6 * GB, usage="soon")
     assert cgroup_memory_left(tmp_path, own) == 7 * GB
-
-
-def test_memory_is_limited_by_cgroups_of_version_1(tmp_path):
-    (tmp_path / "own").write_text("5:cpu,cpuacct:/job\n4:memory:/job/step\n1:name=systemd:/\n0::/\n")
-    for name, limit in (("job/step", 2**63 - 4096), ("job", 6 * GB)):
-        folder = tmp_path / "memory" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
-        (folder / "memory.usage_in_bytes").write_text(f"{5 * GB}\n")
-        (folder / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {GB}\n")
-    assert cgroup_memory_left(tmp_path, tmp_path / "own") == 2 * GB
 
 
 def test_free_memory_is_limited_by_cgroups(monkeypatch):

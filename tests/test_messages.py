@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import genpr
 
 PACKAGE = Path(genpr.__file__).parent
@@ -32,18 +30,3 @@ def test_no_message_is_a_question():
     files = {str(path): path.read_text() for path in PACKAGE.rglob("*.py")}
     suspects = {name: text for name, text in files.items() if QUESTION.search(text)}  # parsing takes seconds
     assert [(name, *each) for name, text in suspects.items() for each in questions(text)] == []
-
-
-@pytest.mark.parametrize(
-    ("source", "count"),
-    [
-        ('raise UsageError(f"there is no {path}; is it misspelt?", code="x")', 1),
-        ('TABLE = """\ncode note\n    was it cut short?\n    fetch it again\n"""', 1),
-        ('click.echo("is memory short? Use fewer --jobs")', 1),
-        ('PATTERN = re.compile(r"cats? and dogs?")', 0),
-        ('def f():\n    """Is it a question?"""', 0),
-        ('URL = "https://example.org/?q=a b"', 0),
-    ],
-)
-def test_questions_are_detected(source, count):
-    assert len(list(questions(source))) == count

@@ -11,8 +11,6 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
 import genpr
 from genpr.images.formats import UNREAD_FORMATS
 
@@ -112,19 +110,3 @@ def test_expressions_in_genpr_take_linear_time():
     found = list(expressions())
     assert len(found) > 60
     assert {place: text for place, *use in found if (text := slow_text(*use)) is not None} == {}
-
-
-SUPERLINEAR = {
-    "match": (r"(a+)+$", r"(?:a|b|ab)*c", r"(?:a{1,30}){1,30}b", r"\d+\d+x"),
-    "search": (r"\s+$", rb"\s++x", r"([A-Za-z]+)[^A-Za-z0-9]*$", r"<(b|i)>.*</\1>"),
-    "finditer": (r"<!--.*?-->",),
-    "sub": (r"\s*[(]([^()]{1,60})[)]$",),
-}
-LINEAR = {"match": (r"(?>a+)b",), "fullmatch": (r"[^()]+[(][^()]+[)]", r"\w+(?: \w+)*")}
-
-
-@pytest.mark.parametrize("cases", [SUPERLINEAR, LINEAR], ids=["superlinear", "linear"])
-def test_superlinear_expressions_are_detected(cases):
-    pairs = [(method, text) for method, texts in cases.items() for text in texts]
-    slow = [(method, text) for method, text in pairs if slow_text(re.compile(text), {method}) is not None]
-    assert slow == (pairs if cases is SUPERLINEAR else [])

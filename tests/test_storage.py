@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from raising import raising
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from genpr.errors import DataError, UsageError
 from genpr.storage import (
@@ -15,8 +15,6 @@ from genpr.storage import (
     check_output,
     load_tensors,
     marked_by,
-    read_header,
-    replace_file,
     save_tensors,
 )
 
@@ -34,20 +32,6 @@ def test_every_flipped_data_bit_is_an_error(tmp_path):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         with raising(DataError, "file-damaged"):
             load_tensors(path)
-
-
-def test_truncated_files_are_errors_and_files_of_other_programs_load_only_if_allowed(tmp_path):
-    path = tmp_path / "x.safetensors"
-    save_tensors(path, TENSORS, {})
-    whole = path.read_bytes()
-    for keep in (0, 7, 60, -1):
-        path.write_bytes(whole[:keep])
-        with raising(DataError, "file-damaged"):
-            load_tensors(path)
-    save_file(TENSORS, path)
-    with raising(DataError, "file-damaged"):
-        load_tensors(path)
-    assert torch.equal(load_tensors(path, require_checksum=False)[0]["a"], TENSORS["a"])
 
 
 def test_failed_write_keeps_the_old_file(tmp_path):
@@ -97,19 +81,6 @@ def test_files_are_reproducible_and_readable_by_other_programs(tmp_path):
             assert torch.equal(read[name], tensor)
 
 
-def test_tensors_are_loaded_to_the_requested_place(tmp_path):
-    path, whole = tmp_path / "x.safetensors", torch.full((5, 4), -1.0)
-    save_tensors(path, TENSORS, {})
-    tensors, _ = load_tensors(path, into={"a": whole[1:4]})
-    assert whole.tolist() == [[-1] * 4, *TENSORS["a"].tolist(), [-1] * 4]
-    assert tensors["a"].data_ptr() == whole[1:].data_ptr()
-    assert torch.equal(tensors["b"], TENSORS["b"])
-    for wrong in (torch.empty(2, 4), torch.empty(3, 4, dtype=torch.float16)):
-        with pytest.raises(DataError, match="not a readable safetensors file"):
-            load_tensors(path, into={"a": wrong})
-    assert read_header(path)[1] == {"a": (3, 4), "b": (2,)}
-
-
 def test_loaded_tensors_do_not_depend_on_their_file(tmp_path):
     """Reading a truncated mapped file would end the process."""
     path = tmp_path / "x.safetensors"
@@ -119,23 +90,6 @@ def test_loaded_tensors_do_not_depend_on_their_file(tmp_path):
     os.truncate(path, 8)
     assert set(loaded) == set(tensors)
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
-def test_replaced_file_keeps_its_mode(tmp_path, mode):
-    path = tmp_path / "page.html"
-    path.write_text("before")
-    path.chmod(mode)
-    replace_file(path, "after")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("after", mode)
-
-
-def test_link_is_replaced_and_its_target_is_kept(tmp_path):
-    path, link = tmp_path / "page.html", tmp_path / "link.html"
-    path.write_text("before")
-    link.symlink_to(path)
-    replace_file(link, "after")
-    assert (path.read_text(), link.read_text(), link.is_symlink()) == ("before", "after", False)
 
 
 @pytest.fixture

@@ -61,21 +61,6 @@ def test_a_missing_case_is_a_difference(record, copied, tmp_path, removed):
     assert done.stdout.startswith("stats: not in ")
 
 
-@pytest.mark.parametrize("names", [("before", "after"), ("after", "before")])
-def test_an_extra_case_is_a_difference(record, copied, tmp_path, names):
-    before, after = (
-        shutil.copytree(source, tmp_path / name) for source, name in zip((record, copied), names, strict=True)
-    )
-    with (after / "cases.txt").open("a") as file:
-        file.write("new\n")
-    (after / "new.json").write_text("{}")
-    assert run_script("--compare", before, after).returncode == 1
-
-
-def test_a_folder_that_is_no_record_is_refused(record, tmp_path):
-    assert run_script("--compare", record, tmp_path).returncode != 0
-
-
 def test_an_unknown_case_is_refused(tmp_path):
     assert run_script(tmp_path / "out", "--only", "nonsense").returncode != 0
     assert not (tmp_path / "out").exists()
