@@ -176,7 +176,7 @@ def loaded_after(statement: str) -> list[str]:
 def test_import_is_light():
     light = "import genpr, genpr.checkpoints.rank, genpr.checkpoints.score_log"
     is_light = f"assert not {{*{HEAVY!r}}} & {{*sys.modules}}"
-    networks = "from genpr.features.networks import clip, inception, timm_models, weight_free"
+    networks = "from genpr.features.networks import clip, timm_models, weight_free"
     heavier = f"genpr.score; genpr.KNNManifold; import genpr.features.custom; {networks}"
     assert {*loaded_after(f"{light}; {is_light}; {heavier}")} <= {"torch", "PIL"}
 

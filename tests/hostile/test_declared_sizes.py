@@ -227,7 +227,7 @@ def test_long_label_of_many_rows_takes_little_memory(tmp_path):
     labels = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 50_000]))
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"image": [b"1"] * 8000, "label": labels}), path, store_schema=False)
-    source = open_source(f"{path}#image,label")
+    source = open_source(path)
     with little_memory(2**27), little_arrow_memory(2**28), pytest.raises(DataError) as caught:
         source.source_labels()
     assert caught.value.code == "labels-damaged"
