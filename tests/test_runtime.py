@@ -251,3 +251,16 @@ def test_folder_that_others_can_write_to_is_an_error(tmp_path, mode, parts):
     assert caught.value.path == str(tmp_path.joinpath(*parts))
     tmp_path.joinpath(*parts).chmod(0o755)
     assert private_folder(tmp_path / "cache", "features", "toy").is_dir()
+
+
+def test_folder_that_others_can_replace_is_an_error(tmp_path):
+    everyones, cache = tmp_path / "everyones", tmp_path / "everyones" / "mine" / "cache"
+    everyones.mkdir()
+    everyones.chmod(0o777)
+    (tmp_path / "link").symlink_to(cache)
+    for place in (cache, tmp_path / "link"):
+        with raising(ResourceError, "cache-unusable"):
+            private_folder(place)
+    everyones.chmod(0o1777)  # as /tmp is: only the owner of a folder can move it
+    for place in (cache, tmp_path / "link"):
+        assert private_folder(place) == place
