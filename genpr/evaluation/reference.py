@@ -29,7 +29,6 @@ from genpr.evaluation.plan import (
     takes_moments,
 )
 from genpr.evaluation.result import (
-    HubSummary,
     Identities,
     Result,
     SideSummary,
@@ -410,16 +409,11 @@ class Reference:
             seconds=seconds,
             versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
-            hubness=None if evidence.diagnostics is None else self._hubs(evidence.diagnostics),
             control=self._control,
             held_out=self._held_out_summary,
             undefined=undefined,
             reference_statistics=statistics,
         )
-
-    def _hubs(self, diagnostics: ManifoldDiagnostics) -> HubSummary:
-        facts = asdict(diagnostics.hubness)
-        return HubSummary(largest_name=self.reals.name_of(facts.pop("largest_row")), **facts)
 
     def _check_fakes(
         self, fakes: SourceFeatures, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]

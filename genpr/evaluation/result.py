@@ -80,18 +80,6 @@ class Identities:
 
 
 @dataclass(frozen=True)
-class HubSummary:
-    """Hubness of the reals, and the real ball with most fakes."""
-
-    k: int  # number of neighbors of the balls
-    orphan_rate: float  # share of reals in no ball of another real
-    expected_orphan_rate: float  # e^-k, its value without hubs
-    skewness: float  # of the number of balls that contain each real
-    largest_share: float  # largest share of the fakes in the ball of one real
-    largest_name: str  # name of that real
-
-
-@dataclass(frozen=True)
 class SideSummary:
     """Facts about one of the two sets."""
 
@@ -339,7 +327,6 @@ class Result:
         versions: Versions of genpr and of all packages that affect values.
         notices: Warnings and notes.
         control: One half of the reals against the other; None if it was disabled, or there are too few reals.
-        hubness: Hubness of the reals; None without neighbor counts of all images.
         held_out: Held-out reals; None without any.
         undefined: Requested metrics without a value.
         labels: Requested and recognized labels, if they were compared.
@@ -365,7 +352,6 @@ class Result:
     versions: Mapping[str, str]
     notices: tuple[Notice, ...]
     control: Control | None = None
-    hubness: HubSummary | None = None
     held_out: SideSummary | None = None
     undefined: tuple[str, ...] = ()
     labels: LabelSummary | None = None

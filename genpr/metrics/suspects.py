@@ -1,4 +1,4 @@
-"""Diagnostics from the counts behind the metrics: hubs, outliers, shrinkage, near copies, near-duplicates.
+"""Suspect images, from the counts behind the metrics: outliers, shrinkage, near copies, near-duplicates.
 
 In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers the
 precision and recall of a perfect generator, and lets one outlier account for a large share of the fakes.
@@ -19,7 +19,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import filterfalse
@@ -39,34 +38,6 @@ _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times the expected count
 _LONELY = 0.5  # times as many fakes as are in its ball must lie in hardly any other ball
 _MAX_SIZE_RATIO = 1.1  # sizes that may be compared
 _NEAR_SQ_RATIO = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
-
-
-@dataclass(frozen=True, slots=True)
-class Hubness:
-    """Hubness of the k-NN graph of the reals, and the real whose ball contains most fakes."""
-
-    k: int  # of the balls
-    orphan_rate: float  # share of reals that lie in no ball of another real
-    expected_orphan_rate: float  # e^-k, its value without hubness, on a sphere of many dimensions
-    skewness: float  # of the in-degrees; 0 if all are equal
-    largest_share: float  # largest share of the fakes that lie in the ball of one real
-    largest_row: int  # row of that real, the first of several
-
-    @classmethod
-    def from_counts(cls, in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
-        """Hubness from the counts (n,) behind the metrics."""
-        degrees = in_degrees.double()
-        moved = degrees - degrees.mean()
-        variance, third = float(moved.square().mean()), float(moved.pow(3).mean())
-        largest = int(fakes_per_real_ball.max())
-        return cls(
-            k,
-            orphan_rate=int((in_degrees == 0).sum()) / len(in_degrees),
-            expected_orphan_rate=math.exp(-k),
-            skewness=third / variance**1.5 if variance > 0 else 0.0,
-            largest_share=largest / n_fake,
-            largest_row=int((fakes_per_real_ball == largest).nonzero()[0, 0]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +142,6 @@ def _chance_ratios(radii: Tensor, half: int) -> Tensor:
 class ManifoldDiagnostics:
     """Diagnostics of one pair of sets; None where not computed."""
 
-    hubness: Hubness  # of the reals
     outliers: tuple[Outlier, ...] = ()  # real images whose balls alone contain many fakes
     # Median radius of the fakes' balls over that of the reals' with the same k, each in its own set
     concentration: float | None = None
@@ -208,7 +178,6 @@ class ManifoldDiagnostics:
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
-            Hubness.from_counts(counted.real_in_degrees[ball], counts, k=ball.k, n_fake=m),
             _outliers(counts, counted.real_balls_per_fake[ball], ball.k, counted.n_real),
             medians[1] / medians[0] if is_known else None,
             near,

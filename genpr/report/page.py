@@ -190,7 +190,7 @@ def render_page(
     return page.encode("utf-8", "replace").decode()
 
 
-_GROUPS = ("held_out", "reference_statistics", "hubness", "alignment", "seconds", "versions")
+_GROUPS = ("held_out", "reference_statistics", "alignment", "seconds", "versions")
 _ELSEWHERE = {"failures", "entities", "name"}
 """Fields that are shown elsewhere on the page."""
 

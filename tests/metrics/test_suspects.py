@@ -1,14 +1,10 @@
 """Diagnostics from the counts of a score: outliers, concentration, near copies, hubs."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
-import genpr
-from genpr.metrics.suspects import Hubness, ManifoldDiagnostics
+from genpr.metrics.suspects import ManifoldDiagnostics
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 
@@ -29,7 +25,6 @@ def test_halves_of_one_set_have_no_findings(rng):
     assert found.outliers == ()
     assert 0.9 < found.concentration < 1.1
     assert not found.near_copies.is_excess
-    assert found.hubness.k == 3
 
 
 def test_outlier_whose_ball_contains_many_fakes_is_named(rng):
@@ -89,23 +84,3 @@ def test_diagnostics_need_lists_and_balls(rng):
 @pytest.mark.parametrize(("n", "m"), [(200, 400), (400, 200)])
 def test_sets_of_different_sizes_are_not_compared_in_concentration(rng, n, m):
     assert evidence(rng.normal(size=(n, 2)), rng.normal(size=(m, 2))).concentration is None
-
-
-def test_hubness_by_hand():
-    found = Hubness.from_counts(torch.tensor([0, 0, 1, 3]), torch.tensor([2, 5, 5, 0]), k=1, n_fake=20)
-    assert (found.orphan_rate, found.expected_orphan_rate) == (0.5, math.exp(-1))
-    assert (found.largest_share, found.largest_row) == (0.25, 1)
-    assert found.skewness == pytest.approx(stats.skew([0, 0, 1, 3]))
-    equal = Hubness.from_counts(torch.full((5,), 2), torch.ones(5, dtype=torch.int64), k=2, n_fake=5)
-    assert equal.skewness == 0
-
-
-def test_gaussian_in_high_dimension_has_hubs_and_a_sphere_has_none(rng):
-    gaussian = rng.normal(size=(1400, 128)).astype(np.float32)
-    sphere = gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True)
-    ball, shell = (genpr.score(each[:700], each[700:], k=5, control=False) for each in (gaussian, sphere))
-    assert shell.hubness.orphan_rate == pytest.approx(shell.hubness.expected_orphan_rate, abs=0.03)
-    assert shell.hubness.skewness < 1.5
-    assert (ball.hubness.orphan_rate > 0.3, ball.hubness.skewness > 4) == (True, True)
-    assert ball.hubness.orphan_rate == pytest.approx(1 - ball.metrics["precision"].null, abs=1e-12)
-    assert genpr.score(gaussian[:50], gaussian[50:100], metrics=["fd"]).hubness is None
