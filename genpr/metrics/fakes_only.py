@@ -173,15 +173,12 @@ def _part_influence(
 
 def _blocks(rows: Features, order: Tensor, device: torch.device) -> Iterator[Tensor]:
     """Rows of any real type at the indices `order`, as float64 blocks: float32 would cost half of the digits."""
-    length = max(1, _BLOCK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(order), length):
-        at = order[start : start + length]
+    for at in torch.split(order, max(1, _BLOCK_ELEMENTS // rows.shape[1])):
         if isinstance(rows, Tensor):
-            yield rows.detach()[at].to(device).double()
+            block = rows.detach()[at]
         else:
-            block = rows[at.numpy()]
-            is_narrow = device.type == "cuda" and block.dtype in (np.float16, np.float32)  # less to upload
-            yield torch.from_numpy(block if is_narrow else block.astype(np.float64)).to(device).double()
+            block = torch.from_numpy(rows[at.numpy()].astype(np.float64))
+        yield block.to(device).double()
 
 
 def _check_probabilities(probabilities: Features) -> None:

@@ -22,7 +22,6 @@ from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.validation import Features, check_count, checked_pair, choose_device, entry_point
 
-_DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _SUMMED_AT_ONCE = 1000  # subsets, which bounds the arrays of (rows, subsets)
 _ELEMENTWISE = 100  # the cubic kernel of a dot product takes as long as this many of its columns
 _CMMD_SIGMA = 10.0
@@ -109,12 +108,14 @@ def kernel_influence(
     check_count(seed, "seed", minimum=0, maximum=2**32 - 1)
     real, fake, where = _checked_pair(real, fake, device)
     size = min(size, len(real), len(fake))
-    drawn = _drawn_rows((len(real), len(fake)), size, count, seed, where)
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
     sums, seen, at_once = list[Tensor](), list[_Marginals](), min(count, _SUMMED_AT_ONCE)
     # Whether all pairs of rows, summed by subset, take less time than the pairs of each subset.
     n, m, work = len(real), len(fake), real.shape[1] + _ELEMENTWISE
+    rng = np.random.RandomState(seed)
+    draws = ([rng.choice(rows, size, replace=False) for rows in (n, m)] for _ in range(count))
+    drawn = (torch.from_numpy(np.stack(each)).to(where) for each in draws)
     pairs_of_all = n * (n + 1) / 2 + m * (m + 1) / 2 + n * m
     is_at_once = pairs_of_all * (work + 3 * at_once) < at_once * size * (2 * size + 1) * work
     while some := list(islice(drawn, at_once if is_at_once else 1)):
@@ -371,19 +372,6 @@ def _checked_pair(
 ) -> tuple[Tensor, Tensor, torch.device]:
     checked, where = checked_pair(real, fake, k=1), choose_device(real, device)
     return held_on(checked[0], where), held_on(checked[1], where), where
-
-
-def _drawn_rows(
-    sizes: tuple[int, int], size: int, count: int, seed: int, device: torch.device
-) -> Iterator[Tensor]:
-    """Rows (2, size) of reals and fakes for one subset after the other."""
-    rng = np.random.RandomState(seed)
-    length = max(1, _DRAWN_AT_ONCE // size)
-    for start in range(0, count, length):
-        drawn = [
-            [rng.choice(n, size, replace=False) for n in sizes] for _ in range(min(length, count - start))
-        ]
-        yield from torch.from_numpy(np.array(drawn)).to(device)
 
 
 def _cubic(dots: Tensor, *, d: int) -> Tensor:

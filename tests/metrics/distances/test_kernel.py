@@ -55,9 +55,7 @@ def test_kid_equals_the_sum_over_pairs(device, rng):
 
 
 @on_each_device
-@pytest.mark.parametrize("at_once", [1, 16, 2**14])
-def test_subsets_are_drawn_in_turn(at_once, device, rng, monkeypatch):
-    monkeypatch.setattr(kernel, "_DRAWN_AT_ONCE", at_once)
+def test_subsets_are_drawn_in_turn(device, rng):
     real, fake = float32(rng.normal(size=(30, 4))), float32(rng.normal(0.4, 1, (25, 4)))
     draws = np.random.RandomState(11)
     values = []
