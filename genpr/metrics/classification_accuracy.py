@@ -250,11 +250,17 @@ def direction_of(
     return Direction(predicted, totals, null, _chance(sizes, known=known), halves, len(labels))
 
 
+def _halves_of(labels: Tensor, seed: int, stream: int) -> Tensor:
+    """Which images (n,) are in each half: (HALVES, n) bool, complementary halves adjacent."""
+    drawn = Halves.drawn(len(labels), seed=seed, stream=stream, count=HALVES, device=labels.device)
+    return drawn.members()
+
+
 def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:
     """Results of (n,) classes predicted by another tool; halves contain these images alone, and the null is unknown."""
     halves, n_classes = None, int(max(labels.max(), predicted.max())) + 1
     if intervals and len(labels) // 2 >= MIN_IN_HALF:
-        inside = members(len(labels), seed, FAKE_STREAM, HALVES, labels.device)
+        inside = _halves_of(labels, seed, FAKE_STREAM)
         halves = ClassTotals.stacked(
             ClassTotals.from_labels(labels[half], predicted[half], n_classes) for half in inside
         )
@@ -349,21 +355,13 @@ class ConditionalReals:
     ) -> tuple[ClassTotals | None, ClassTotals | None]:
         if not self._intervals or min(len(requested), len(real)) // 2 < max(MIN_IN_HALF, self._k):
             return None, None
-        of_reals, of_fakes = (
-            members(len(labels), self._seed, stream, HALVES, labels.device)
-            for labels, stream in ((real, REAL_STREAM), (requested, FAKE_STREAM))
-        )
-        test, train = [], []
+        of_reals = _halves_of(real, self._seed, REAL_STREAM)
+        of_fakes, test, train = _halves_of(requested, self._seed, FAKE_STREAM), [], []
         for in_reals, in_fakes in zip(of_reals, of_fakes, strict=True):
             fakes, reals = in_fakes.nonzero()[:, 0], in_reals.nonzero()[:, 0]
             test.append(ClassTotals.from_labels(requested[fakes], votes[0](fakes, in_reals), n_classes))
             train.append(ClassTotals.from_labels(real[reals], votes[1](reals, in_fakes), n_classes))
         return ClassTotals.stacked(test), ClassTotals.stacked(train)
-
-
-def members(n: int, seed: int, stream: int, count: int, device: torch.device) -> Tensor:
-    """Which of n images are in each half: (count, n) bool, complementary halves adjacent."""
-    return Halves.drawn(n, seed=seed, stream=stream, count=count, device=device).members()
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:

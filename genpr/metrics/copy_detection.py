@@ -6,7 +6,7 @@ definition of `genpr.metrics.similarity`. The share is of Somepalli et al. 2023,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
@@ -63,9 +63,9 @@ class CopyDetection:
     rate: QueryMetric
     null: QueryMetric
     threshold: float
-    nearest: Counts = field(repr=False)
-    similarity: Numbers = field(repr=False)
-    null_similarity: Numbers = field(repr=False)
+    nearest: Counts
+    similarity: Numbers
+    null_similarity: Numbers
 
 
 @entry_point
@@ -114,15 +114,8 @@ def copy_detection(
     advance = progress_counter((len(pairs.left) + len(rows)) * len(reals), progress)
     nearest, similarity = most_similar(pairs, advance=advance)
     _, null_similarity = most_similar(among, own=rows, advance=advance)
-    return CopyDetection(
-        rate=_share(similarity, threshold, seed),
-        null=_share(null_similarity, threshold, seed),
-        threshold=float(threshold),
-        nearest=nearest,
-        similarity=similarity,
-        null_similarity=null_similarity,
+    rate, null = (
+        query_metrics({"share": np.where(each > threshold, 1.0, 0.0)}, seed=seed)["share"]
+        for each in (similarity, null_similarity)
     )
-
-
-def _share(similarity: Numbers, threshold: float, seed: int) -> QueryMetric:
-    return query_metrics({"share": np.where(similarity > threshold, 1.0, 0.0)}, seed=seed)["share"]
+    return CopyDetection(rate, null, float(threshold), nearest, similarity, null_similarity)

@@ -113,6 +113,11 @@ def ranking_metrics(
         raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
     count, index = _check_relevant(relevant, candidates, n)
     query = np.repeat(np.arange(n), count)
+    if checked is not None and len(
+        outside := (checked.numpy()[query] != index[:, None]).all(axis=1).nonzero()[0]
+    ):
+        text = f"candidate {index[outside[0]]} is relevant to query {query[outside[0]]} (counted from 0) but not in its pool"
+        raise DataError(f"{text}; a pool holds all that is relevant", code="relevant-not-in-pool")
     counter = RankCounter(scorer, query, index)
     if checked is None:
         counter.count_all(progress)

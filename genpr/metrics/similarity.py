@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError
 from genpr.memory import tile_budget
 from genpr.neighbors.distance import blocks_of, products_at, sq_distances, square_roots
 from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
@@ -104,7 +103,7 @@ class RankCounter:
     """
 
     def __init__(self, scorer: Scorer, query: Counts, candidate: Counts) -> None:
-        self._scorer, self._host_query, self._candidate = scorer, query, candidate
+        self._scorer, self._host_query = scorer, query
         self._query = torch.from_numpy(query).to(scorer.device)
         self._own = scorer.exact(self._query, torch.from_numpy(candidate))
         self.above, self.tied = torch.zeros_like(self._query), torch.zeros_like(self._query)
@@ -126,7 +125,6 @@ class RankCounter:
         length = max(1, (budget or tile_budget(torch.device("cpu"))) // (pools.shape[1] * 32))
         for start in range(0, len(pools), length):
             block = pools[start : start + length]
-            self._check_ranked(start, block)
             row, column = (block >= 0).nonzero(as_tuple=True)
             scores = self._scorer.exact(start + row, block[row, column])
             row = row.to(scores.device)
@@ -168,18 +166,6 @@ class RankCounter:
         own = self._own[item]
         self.above.index_add_(0, item, (scores > own).long())
         self.tied.index_add_(0, item, (scores == own).long())
-
-    def _check_ranked(self, start: int, pools: Tensor) -> None:
-        first, last = np.searchsorted(self._host_query, [start, start + len(pools)])
-        query, candidate = self._host_query[first:last], self._candidate[first:last]
-        is_in = (pools.numpy()[query - start] == candidate[:, None]).any(axis=1)
-        if not is_in.all():
-            at = int(np.argmin(is_in))
-            raise DataError(
-                f"candidate {candidate[at]} is relevant to query {query[at]} (counted from 0) but not in its pool; a pool holds "
-                "all that is relevant",
-                code="relevant-not-in-pool",
-            )
 
 
 def _row_counts(flags: Tensor) -> Tensor:

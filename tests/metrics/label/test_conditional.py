@@ -14,10 +14,10 @@ from genpr.metrics.classification_accuracy import (
     KNNClassifier,
     by_class,
     class_sizes_like,
-    members,
     plurality,
     sample_like,
 )
+from genpr.neighbors.halves import Halves
 from genpr.neighbors.index import Projection
 
 K = 3
@@ -159,7 +159,10 @@ def test_single_images_of_a_class_are_misclassified():
 
 def test_halves_are_complementary_and_scored_separately(sides, found):
     (x, x_labels), (y, y_labels) = sides
-    in_reals, in_fakes = members(100, 0, 0, 100, x.device), members(60, 0, 1, 100, x.device)
+    in_reals, in_fakes = (
+        Halves.drawn(n, seed=0, stream=stream, count=100, device=x.device).members()
+        for stream, n in enumerate((100, 60))
+    )
     assert (in_reals[::2] ^ in_reals[1::2]).all()
     assert (in_fakes[::2] ^ in_fakes[1::2]).all()
     for half in (0, 1, 98):
