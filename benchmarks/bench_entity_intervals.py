@@ -32,9 +32,10 @@ def main(draws: int, truth: int) -> None:
         for seed in range(draws):
             metrics = _draw(rng, ease, n, images, seed)
             for name, score in metrics.scores.items():
-                held[name] += score.interval is not None and real[name] in score.interval
+                low, high = score.interval or (0.0, -1.0)
+                held[name] += low <= real[name] <= high
             interval = metrics.scores["recall"].interval
-            widths.append(0.0 if interval is None else (interval.high - interval.low) / 2)
+            widths.append(0.0 if interval is None else (interval[1] - interval[0]) / 2)
         shares = {name: count / draws for name, count in held.items()}
         found[f"{n} images of {n // images} prompts"] = {
             **shares,

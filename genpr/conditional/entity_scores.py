@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
-from genpr.conditional.shared import conditional_result, metric_value, text_side
+from genpr.conditional.shared import conditional_result, text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation import result as results
@@ -204,7 +204,7 @@ def entity_result(
     name = None if extractor is None else extractor.name
     return conditional_result(
         extractor,
-        metrics={f"entity.{k}": metric_value(v, extractor=name, variant=variant) for k, v in scores.items()},
+        metrics={f"entity.{k}": replace(v, extractor=name, variant=variant) for k, v in scores.items()},
         protocol="entities",
         ties="closed",
         real=expectations_side(expectations, words),

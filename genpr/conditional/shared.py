@@ -13,7 +13,6 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
 from genpr.images.item import known_length
-from genpr.metrics.entities import EntityScore
 from genpr.metrics.ranking import QueryMetric
 from genpr.metrics.value import MetricValue
 
@@ -52,8 +51,8 @@ def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], tota
     return [each for each in values if each is not None]
 
 
-def metric_value(score: QueryMetric | EntityScore, **fields: Any) -> MetricValue:  # noqa: ANN401 - other fields
-    """A defined metric of rankings or of entities as a value of a result."""
+def metric_value(score: QueryMetric, **fields: Any) -> MetricValue:  # noqa: ANN401 - other fields
+    """A defined metric of rankings as a value of a result."""
     assert score.value is not None
     return MetricValue(
         score.value,

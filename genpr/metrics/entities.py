@@ -33,12 +33,12 @@ from torch import Tensor
 from genpr.errors import DataError, UsageError, get_named, short
 from genpr.metrics.uncertainty import (
     MIN_UNITS,
-    Interval,
     effective_size,
     halved,
-    interval_of,
     standard_error,
+    with_interval,
 )
+from genpr.metrics.value import MetricValue
 
 ENTITY_METRICS = (
     *("recall", "micro_recall", "macro_recall", "all_found"),
@@ -52,16 +52,6 @@ _NOTHING_FOUND = "no found entity is known to be right or wrong"
 
 Ratio = tuple[Tensor, Tensor] | tuple[csr_array, csr_array]
 """Numerators and denominators: numbers of images (n,), which are pooled, or (images, entities), whose ratios are averaged over entities."""
-
-
-@dataclass(frozen=True)
-class EntityScore:
-    """One number over images."""
-
-    value: float  # between 0 and 1
-    interval: Interval | None  # 95 %, over `n` images, or groups that share a prompt; None for fewer than 10
-    n: int
-    replicates: Tensor | None  # (100,) float64, of complementary halves; None where there is no interval
 
 
 class EntityCount(NamedTuple):
@@ -83,7 +73,8 @@ class EntityMetrics:
         (0.75, 0.6666666666666666, 0.5)
     """
 
-    scores: Mapping[str, EntityScore]  # by name, those that have a value
+    # By name, those that have a value between 0 and 1; the interval is over images, or groups that share a prompt
+    scores: Mapping[str, MetricValue]
     undefined: Mapping[str, str]  # reason for each metric without a value, by name
     entities: tuple[EntityCount, ...]  # expected, or found and wrong; the most missed first
     n: int  # images, or texts
@@ -248,7 +239,7 @@ def entity_set_metrics(
     knows_wrong = vocabulary is not None or any(map(bool, excluded or ()))
     n_unreadable = int(table.is_unreadable.sum())
     ratios = table.ratios()
-    scores: dict[str, EntityScore] = {}
+    scores: dict[str, MetricValue] = {}
     undefined: dict[str, str] = {}
     whole = torch.ones(1, len(expected), dtype=torch.float64)
     for name in ENTITY_METRICS:
@@ -258,29 +249,24 @@ def entity_set_metrics(
         elif value != value:
             undefined[name] = _NOTHING_FOUND if "precision" in name else _NOTHING_EXPECTED
         else:
-            sizes = table.sizes_of(name)
-            interval, replicates = _interval(value, ratios[name], table, sizes, seed)
-            scores[name] = EntityScore(value, interval, sizes[0], replicates)
+            scores[name] = _with_interval(value, ratios[name], table, table.sizes_of(name), seed)
     return EntityMetrics(scores, undefined, table.rows(), len(expected), n_unreadable)
 
 
-def _interval(
+def _with_interval(
     value: float, ratio: Ratio, table: _Table, sizes: tuple[int, int], seed: int
-) -> tuple[Interval | None, Tensor | None]:
-    """The 95 % interval and the replicates; None for few images.
+) -> MetricValue:
+    """The value with its 95 % interval and replicates; without these for few images, or where a half holds none of the metric.
 
     The exact interval is that of the number of independent binary outcomes with equal variance (Korn and Graubard 1998), or of
     the number of groups if halves do not vary.
     """
     units, decisions = sizes
+    metric = MetricValue(value, None, n_counted=units)
     if units < MIN_UNITS:
-        return None, None
+        return metric
     n_units = int(table.unit.max()) + 1
     replicates = halved(lambda weights: _mean(ratio, weights[:, table.unit]), n_units, seed=seed)
     variance = standard_error(replicates) ** 2
     effective = int(value * (1 - value) / variance) if variance > 0 else units
-    interval = interval_of(value, replicates, n=min(max(effective, units), max(decisions, units)))
-    return (
-        interval,
-        None if interval is None else replicates,
-    )  # None where a half holds no image of the metric
+    return with_interval(metric, replicates, n=min(max(effective, units), max(decisions, units)))

@@ -22,6 +22,7 @@ from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.validation import Features, check_count, checked_pair, choose_device, entry_point
 
+_DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
 _SUMMED_AT_ONCE = 1000  # subsets, which bounds the arrays of (rows, subsets)
 _ELEMENTWISE = 100  # the cubic kernel of a dot product takes as long as this many of its columns
 _CMMD_SIGMA = 10.0
@@ -113,9 +114,7 @@ def kernel_influence(
     sums, seen, at_once = list[Tensor](), list[_Marginals](), min(count, _SUMMED_AT_ONCE)
     # Whether all pairs of rows, summed by subset, take less time than the pairs of each subset.
     n, m, work = len(real), len(fake), real.shape[1] + _ELEMENTWISE
-    rng = np.random.RandomState(seed)
-    draws = ([rng.choice(rows, size, replace=False) for rows in (n, m)] for _ in range(count))
-    drawn = (torch.from_numpy(np.stack(each)).to(where) for each in draws)
+    drawn = _drawn_rows((n, m), size, count, seed, where)
     pairs_of_all = n * (n + 1) / 2 + m * (m + 1) / 2 + n * m
     is_at_once = pairs_of_all * (work + 3 * at_once) < at_once * size * (2 * size + 1) * work
     while some := list(islice(drawn, at_once if is_at_once else 1)):
@@ -372,6 +371,17 @@ def _checked_pair(
 ) -> tuple[Tensor, Tensor, torch.device]:
     checked, where = checked_pair(real, fake, k=1), choose_device(real, device)
     return held_on(checked[0], where), held_on(checked[1], where), where
+
+
+def _drawn_rows(
+    sizes: tuple[int, int], size: int, count: int, seed: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Rows (2, size) of reals and fakes for one subset after the other."""
+    rng, length = np.random.RandomState(seed), max(1, _DRAWN_AT_ONCE // size)
+    for start in range(0, count, length):
+        some = range(min(length, count - start))
+        drawn = np.array([[rng.choice(n, size, replace=False) for n in sizes] for _ in some])
+        yield from torch.from_numpy(drawn).to(device)
 
 
 def _cubic(dots: Tensor, *, d: int) -> Tensor:

@@ -219,7 +219,6 @@ class JointNeighbors:
 
     index: NDArray[np.int32]  # (n, L), nearest first
     tied: NDArray[np.int32]  # (n, L), the last place in the list that is as far as each
-    has_ties: bool
 
     @classmethod
     def from_features(
@@ -238,8 +237,7 @@ class JointNeighbors:
         for place in range(length - 2, -1, -1):
             same = sq[:, place] == sq[:, place + 1]
             last[same, place] = last[same, place + 1]
-        ties = bool((last != np.arange(length)).any())
-        return cls(neighborhood.lists.index.cpu().numpy().astype(np.int32), last, ties)
+        return cls(neighborhood.lists.index.cpu().numpy().astype(np.int32), last)
 
     def uncovered(self, is_real: Flags, k: int) -> Flags:
         """Reals whose closed ball of k others holds no fake: (n,) bool, false for fakes.
@@ -249,11 +247,10 @@ class JointNeighbors:
         flags = is_real.copy()
         for place in range(k):
             flags &= is_real[self.index[:, place]]
-        if self.has_ties:
-            rows = np.flatnonzero(flags)
-            rows = rows[self.tied[rows, k - 1] > k - 1]
-            within = np.arange(self.index.shape[1]) <= self.tied[rows, k - 1][:, None]
-            flags[rows] = ~(within & ~is_real[self.index[rows]]).any(axis=1)
+        rows = np.flatnonzero(flags)
+        rows = rows[self.tied[rows, k - 1] > k - 1]
+        within = np.arange(self.index.shape[1]) <= self.tied[rows, k - 1][:, None]
+        flags[rows] = ~(within & ~is_real[self.index[rows]]).any(axis=1)
         return flags
 
     def outside(self, is_real: Flags, k: int) -> Flags:
@@ -272,7 +269,7 @@ class JointNeighbors:
             left -= real
             reached = left == 0
             limit[reached] = self.tied[rows[reached], place]
-            going = (left > 0) | (limit > place) if self.has_ties else ~reached
+            going = (left > 0) | (limit > place)
             rows, left, limit = rows[going], left[going], limit[going]
             if not len(rows):
                 break

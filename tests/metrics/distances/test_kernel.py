@@ -269,8 +269,8 @@ SHARES = np.full((12, 4), 0.25)
         (SHARES[0], "feature-shape", "probabilities must be a 2-D array"),
         (np.where(np.eye(12, 4) == 1, np.nan, SHARES), "non-finite", "must be finite"),
         (SHARES[:1], "too-few", "probabilities needs at least 2 rows"),
-        (SHARES * 1.01, "not-probabilities", "row 0 .* the sum 1.01"),
-        (SHARES + np.eye(12, 4, -3), "not-probabilities", "row 3 "),
+        (SHARES * 1.01, "not-probabilities", "sum to 1"),
+        (SHARES + np.eye(12, 4, -3), "not-probabilities", "sum to 1"),
     ],
 )
 def test_invalid_probabilities_are_errors(bad, code, message, monkeypatch):
