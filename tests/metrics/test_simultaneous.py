@@ -141,31 +141,3 @@ def test_only_scores_clearly_below_in_both_are_off_the_front(rng):
         "below the diverse": (0.1, 0.7),
     }
     assert front_of(rng, pairs.values()) == (True, True, False, True, True, False)
-
-
-# What it is for ------------------------------------------------------------------------------------------------
-
-
-def shares(rng, true, splits=50, n=400):
-    """Shares of n fakes of which each is good with probability `true` (J,), and what halves of them and of reals show."""
-    good, real = rng.random((n, len(true))) < true, 0.4 * rng.normal(size=n)
-    sides = [np.where(rng.random((splits, n)).argsort(axis=1) < n // 2, 1.0, 0.0) for _ in range(2)]
-    first = (sides[0] @ good + (sides[1] @ real)[:, None]) / (n // 2)
-    whole = good.mean(axis=0) + real.mean()
-    replicates = np.stack([first, 2 * whole - first], axis=1).reshape(2 * splits, -1)
-    return [score(value, each, n=n) for value, each in zip(whole, replicates.T, strict=True)]
-
-
-def all_pairwise(scores):
-    """The contenders by ordinary intervals, one at a time."""
-    best = max(scores, key=lambda each: each.value)
-    return [each is best or difference(best, each).verdict == "not distinguishable" for each in scores]
-
-
-@pytest.mark.parametrize(("count", "naive"), [(2, (0.85, 1.0)), (12, (0.0, 0.8))])
-def test_equal_generators_are_not_excluded(count, naive):
-    rng = np.random.default_rng(count)
-    draws = [shares(rng, np.full(count, 0.8)) for _ in range(40)]
-    assert np.mean([all(against_best(scores).contenders) for scores in draws]) >= 0.9
-    one_at_a_time = np.mean([all(all_pairwise(scores)) for scores in draws])
-    assert naive[0] <= one_at_a_time <= naive[1], "ordinary intervals favor chance winners"

@@ -51,6 +51,9 @@ SETS = {
     "few values": lambda rng: (rng.integers(0, 3, (40, 3)), rng.integers(0, 3, (33, 3))),
     "off-center": lambda rng: (5 + rng.normal(0, 0.05, (45, 6)), 5.02 + rng.normal(0, 0.04, (36, 6))),
     "equally many": lambda rng: (rng.normal(size=(40, 3)), rng.normal(0.5, 1.2, (40, 3))),
+    "one point": lambda _: (np.full((16, 3), 0.1), np.full((17, 3), 0.1)),
+    "the same": lambda _: 2 * (np.random.default_rng(0).normal(size=(40, 4)),),
+    "far apart": lambda rng: (rng.normal(size=(30, 4)), rng.normal(100, 1, (32, 4))),
     "outliers": lambda rng: (
         np.concatenate([rng.normal(size=(38, 3)), np.full((1, 3), 30.0)]),
         np.concatenate([rng.normal(size=(43, 3)), np.full((2, 3), -20.0)]),
@@ -103,51 +106,6 @@ def test_values_equal_hand_computed_ones(sets, ties, expected):
     assert {name: BALLS[name](found, 1) for name in expected} == pytest.approx(expected, abs=1e-15)
 
 
-@pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
-def test_equal_points_are_in_all_closed_and_no_open_balls(ties, value):
-    found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
-    undefined = (*CALIBRATED, "witnessed_diversity")
-    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", *undefined}
-    for name in undefined:
-        assert found[name] == 1 if ties == "closed" else math.isnan(found[name])
-    assert {name: found[name] for name in shares} == dict.fromkeys(shares, value)
-    assert found["density"] == (16 / 3 if ties == "closed" else 0)
-    assert found["nn_accuracy"] == 1 - value  # every other is equally near
-    assert found["clipped_density"] == value
-
-
-def test_equal_sets_score_1_and_sets_far_apart_0(rng):
-    points = rng.normal(size=(60, 4))
-    same, _ = everything(points, points, 3)
-    far, _ = everything(points, np.concatenate([points, points[:5]]) + 100, 3)
-    shares = [name for name in BALLS if name not in {"density", "nn_accuracy", *CALIBRATED}]
-    covered_by_others = ball_metric_oracle.covered_by_others(Pair.of(points, points, "closed"), 3)
-    assert {same[name] for name in CALIBRATED} == {1 / covered_by_others}
-    assert {same[name] for name in shares} == {1.0}
-    assert same["density"] == (1 + 3) / 3  # each fake in its double's ball, and in k others' on average
-    assert same["nn_accuracy"] == 0
-    assert {far[name] for name in (*shares, *CALIBRATED, "density")} == {0.0}
-    assert far["nn_accuracy"] == 1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_every_value_and_null_is_between_0_and_1(seed):
-    rng, k, ties = np.random.default_rng(seed), 1 + seed % 3, TIES[seed % 2]
-    d = rng.integers(1, 4)
-    real, fake = (rng.integers(-3, 4, (rng.integers(3 * k + 1, 15), d)) for _ in range(2))
-    found, nulls = everything(real, fake, k, ties)
-    for name, value in found.items():
-        is_undefined = name == "calibrated_recall" and len(fake) < len(real)
-        is_undefined |= name == "witnessed_diversity" and math.isnan(value)
-        most = len(real) / k if name == "density" else len(real) if name in CALIBRATED else 1
-        assert math.isnan(value) if is_undefined else 0 <= value <= most, name
-        null = nulls[name]
-        assert null is None or 0 <= null <= 1, name
-    assert found["symmetric_precision"] <= found["precision"]
-    assert found["symmetric_recall"] <= found["recall"]
-    assert found["density"] >= found["precision"] / k
-
-
 @pytest.fixture(scope="module", params=TIES)
 def perfect(request):
     """Values and nulls of some draws of 400 reals and 400 fakes of one distribution."""
@@ -186,31 +144,6 @@ def test_perfect_generator_scores_the_null_on_average(perfect, name):
     assert error < 0.02
 
 
-class TestClipped:
-    def test_outlier_does_not_increase_clipped_metrics(self, rng):
-        real = np.concatenate([rng.normal(size=(300, 2)), np.full((1, 2), 25.0)])
-        fake = 25 + rng.normal(size=(300, 2))
-        found, _ = everything(real, fake, 5)
-        assert found["precision"] > 0.99
-        assert found["density"] > 0.19
-        assert found["clipped_density"] < 0.03
-        assert found["clipped_coverage"] < 0.03
-
-    def test_clipped_coverage_is_the_share_of_good_fakes(self):
-        """A share of 300 fakes is drawn from the distribution of the reals, and the rest is far away."""
-        rng = np.random.default_rng(5)
-        for share in (0.2, 0.5, 0.8):
-            scores = []
-            for _ in range(6):
-                real, fake = rng.normal(size=(2, 300, 4))
-                fake[round(300 * share) :] += 100
-                found = counted(real, fake, {"clipped_coverage": 5, "clipped_density": 5})
-                scores.append([BALLS[name](found, 5) for name in ("clipped_coverage", "clipped_density")])
-            coverage, density = np.mean(scores, axis=0)
-            assert coverage == pytest.approx(share, abs=0.03)
-            assert density == pytest.approx(share, abs=0.06)
-
-
 def test_every_metric_needs_only_its_declared_counts():
     """A missing count would be a KeyError."""
     real, fake = integers(np.random.default_rng(0), 20), integers(np.random.default_rng(1), 21)
@@ -234,9 +167,3 @@ class TestWitnessed:
         found = BALLS["witnessed_diversity"](counted(real, fake, {"witnessed_diversity": 20}), 20)
         assert found == pytest.approx(min(1, *ball_metric_oracle.support_and_coverage(pair, 20)), abs=1e-12)
         assert 0.1 < found <= 1
-
-    @pytest.mark.parametrize(("d", "spread", "value"), [(64, 0.83, 0.08), (64, 1.21, 0.05), (8, 0.68, 0.30)])
-    def test_shrunken_and_widened_fakes(self, d, spread, value, rng):
-        real, fake = rng.normal(size=(1000, d)), spread * rng.normal(size=(1000, d))
-        found = counted(real, fake, {"witnessed_diversity": 20})
-        assert BALLS["witnessed_diversity"](found, 20) == pytest.approx(value, abs=0.04)

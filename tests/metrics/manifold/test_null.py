@@ -12,17 +12,10 @@ from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, covered_s
 # n, m: expected coverage at k = 1, 3, 5, 10; least k for .95; clipped coverage at k = 5; precision cover at 3, 9.
 TABLE = [
     (100, 100, 0.502513, 0.878759, 0.971070, 0.999270, 5, 0.760153, 0.972023),
-    (500, 500, 0.500501, 0.875750, 0.969218, 0.999076, 5, 0.755140, 0.968248),
-    (512, 512, 0.500489, 0.875733, 0.969207, 0.999075, 5, 0.755111, 0.968226),
     (1000, 1000, 0.500250, 0.875375, 0.968984, 0.999050, 5, 0.754522, 0.967768),
-    (5000, 5000, 0.500050, 0.875075, 0.968797, 0.999029, 5, 0.754029, 0.967382),
-    (10000, 10000, 0.500025, 0.875038, 0.968773, 0.999026, 5, 0.753968, 0.967333),
     (50000, 50000, 0.500005, 0.875008, 0.968755, 0.999024, 5, 0.753919, 0.967295),
     (50000, 10000, 0.166669, 0.421308, 0.598143, 0.838524, 17, 0.199346, 0.999996),
-    (10000, 50000, 0.833347, 0.995373, 0.999872, 1.0, 2, 0.996732, 0.273225),
-    (50000, 5000, 0.090911, 0.248693, 0.379096, 0.614495, 32, 0.099980, 1.0),
     (5000, 50000, 0.909107, 0.999250, 0.999994, 1.0, 2, 0.999801, 0.071175),
-    (50000, 2000, 0.038462, 0.111008, 0.178082, 0.324464, 77, 0.040000, 1.0),
 ]
 
 
@@ -125,11 +118,3 @@ def test_null_of_recall_on_a_circle_has_a_closed_form(k, rng):
     angles = rng.uniform(0, 2 * np.pi, (30, 400))
     seen = [covered_share(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k)) for a in angles]
     assert np.mean(seen) == pytest.approx(1 - 4.0**-k, abs=0.008)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_in_degrees_on_a_sphere_of_high_dimension_are_poisson(k, rng):
-    draws = rng.normal(size=(10, 400, 64))
-    draws /= np.linalg.norm(draws, axis=2, keepdims=True)
-    seen = [covered_share(_in_degrees(points, k)) for points in draws]
-    assert np.mean(seen) == pytest.approx(1 - math.exp(-k), abs=0.02)

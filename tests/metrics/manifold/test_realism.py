@@ -1,6 +1,5 @@
 """Realism, rarity, C_T and authenticity: hand-computed values, and the definition on all pairs."""
 
-import math
 from dataclasses import replace
 
 import feature_cases
@@ -69,15 +68,6 @@ def test_tiles_and_frames_do_not_change_results(case, tiles):
         assert sum(updates) == len(real) * len(fake)
 
 
-def test_realism_is_at_least_1_exactly_inside_the_pruned_manifold(rng):
-    real, fake = rng.normal(size=(300, 8)).astype(np.float32), rng.normal(size=(200, 8)).astype(np.float32)
-    sq_radii = oracle.kth_sq_distances(real, [3])[0]
-    kept = sq_radii <= np.median(sq_radii)
-    inside = (oracle.sq_distances(real, fake)[kept] <= sq_radii[kept][:, None]).any(axis=0)
-    assert 20 < inside.sum() < 180
-    assert (realism(real, fake) >= 1).tolist() == inside.tolist()
-
-
 def test_rarity_is_undefined_outside_and_ranked_inside():
     found = rarity(torch.tensor([1.0, torch.inf, 2.5, torch.nan, 4, 0.5]), torch.tensor([4.0, 1, 2, 1]))
     assert found.score.tolist() == pytest.approx([1, np.nan, 2.5, np.nan, 4, 0.5], nan_ok=True)
@@ -123,22 +113,6 @@ def test_c_t_compares_distances_to_the_nearest_training_row(rng):
     assert genpr.score(train, fake, held_out=held_out, metrics=["c_t"], control=False)["c_t"] == found
     with pytest.raises(FeatureError, match="train has 5 features per image but held_out has 1"):
         ct_z(train, held_out[:, :1], fake)
-
-
-@pytest.mark.parametrize("draws", [20, pytest.param(300, marks=pytest.mark.slow)])
-def test_under_the_null_z_is_standard_normal(draws):
-    rng = np.random.default_rng(5)
-    z = np.array([ct_z(*rng.normal(size=(3, 90, 4)).astype(np.float32)) for _ in range(draws)])
-    assert abs(z.mean()) < 3 / math.sqrt(draws)
-    assert stats.kstest(z, "norm").pvalue > 0.01
-
-
-def test_sign_of_c_t_distinguishes_copying_from_underfitting(rng):
-    train, held_out = rng.normal(size=(2, 300, 32)).astype(np.float32)
-    noisy = train + 0.05 * rng.normal(size=train.shape)
-    underfit = 1.6 * rng.normal(size=(300, 32))
-    for fake, side in ((noisy, -1), (train[::-1], -1), (underfit, 1)):
-        assert side * ct_z(train, held_out, fake) > 8
 
 
 def test_authenticity_uses_the_ball_of_the_nearest_real():
