@@ -62,8 +62,7 @@ def _share(counts: Tensor, at_least: int = 1) -> float:
     return int((counts >= at_least).sum()) / len(counts)
 
 
-def _clipped_ball(k: int) -> BallKind:
-    return BallKind(k, clipped=True)
+_clipped_ball = partial(BallKind, clipped=True)
 
 
 def _nearest_ball(_k: int) -> BallKind:
@@ -84,14 +83,14 @@ def _recall_null(counts: Memberships, k: int) -> float | None:
     return counts.leave_one_out.get(BallKind(k))
 
 
-def _balls_hit(balls: Literal["real", "fake"]) -> Null:
-    """Share of the `balls` that hold a row of the other set."""
+def _real_balls_hit(counts: Memberships, k: int) -> float:
+    """Share of real balls that hold a fake."""
+    return balls_hit(counts.n_real, counts.n_fake, k)
 
-    def null(counts: Memberships, k: int) -> float:
-        sizes = (counts.n_real, counts.n_fake) if balls == "real" else (counts.n_fake, counts.n_real)
-        return balls_hit(*sizes, k)
 
-    return null
+def _fake_balls_hit(counts: Memberships, k: int) -> float:
+    """Share of fake balls that hold a real."""
+    return balls_hit(counts.n_fake, counts.n_real, k)
 
 
 def _smaller_null(*nulls: Null) -> Null:
@@ -282,7 +281,7 @@ def density(counts: Memberships, k: int) -> float:
     is_per_image=True,
     over="real",
     real_ball=BallKind,
-    null=_balls_hit("real"),
+    null=_real_balls_hit,
     halves=_COVERAGE_HALVES,
 )
 def coverage(counts: Memberships, k: int) -> float:
@@ -329,7 +328,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     over="fake",
     real_ball=BallKind,
     fake_ball=BallKind,
-    null=_smaller_null(_precision_null, _balls_hit("fake")),
+    null=_smaller_null(_precision_null, _fake_balls_hit),
     null_source="leave-one-out",
     halves=_smaller_in_halves(_PRECISION_HALVES, _COMPLEMENT_PRECISION_HALVES),
 )
@@ -344,7 +343,7 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
     over="real",
     real_ball=BallKind,
     fake_ball=BallKind,
-    null=_smaller_null(_recall_null, _balls_hit("real")),
+    null=_smaller_null(_recall_null, _real_balls_hit),
     null_source="leave-one-out",
     null_ball=BallKind,
     halves=_smaller_in_halves(_RECALL_HALVES, _COVERAGE_HALVES),
@@ -359,7 +358,7 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
     reference=_KHAYATKHOEI,
     over="fake",
     fake_ball=BallKind,
-    null=_balls_hit("fake"),
+    null=_fake_balls_hit,
     halves=_COMPLEMENT_PRECISION_HALVES,
 )
 def complement_precision(counts: Memberships, k: int) -> float:

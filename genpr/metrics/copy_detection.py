@@ -17,13 +17,11 @@ from genpr.content_order import random_order
 from genpr.errors import UsageError
 from genpr.metrics.ranking import Counts, Numbers, QueryMetric, feature_pairs, query_metrics
 from genpr.metrics.similarity import FeaturePairs
-from genpr.neighbors.engine import Advance, PairProgress, no_advance, plain_arithmetic, progress_counter
+from genpr.neighbors.engine import plain_arithmetic
 from genpr.validation import Features, check_count, check_rows, entry_point
 
 
-def most_similar(
-    pairs: FeaturePairs, *, own: Tensor | None = None, advance: Advance = no_advance
-) -> tuple[Counts, Numbers]:
+def most_similar(pairs: FeaturePairs, *, own: Tensor | None = None) -> tuple[Counts, Numbers]:
     """The right row with the largest cosine to each left one (n,), the first of equal ones, and the cosine.
 
     `own` (n,) is the index of each left row among the right ones, which is left out.
@@ -48,7 +46,6 @@ def most_similar(
             index[best > before] = torch.iinfo(torch.int64).max
             is_best = cosine == best[row]
             index.scatter_reduce_(0, row[is_best], column[is_best], "amin")
-            advance(values.numel())
     return index.cpu().numpy(), best.cpu().numpy()
 
 
@@ -78,7 +75,6 @@ def copy_detection(
     seed: int = 0,
     device: str | torch.device = "auto",
     block_bytes: int | None = None,
-    progress: PairProgress | None = None,
 ) -> CopyDetection:
     """Share of generated images that are too similar to a training image.
 
@@ -91,7 +87,6 @@ def copy_detection(
         seed: Seed of the intervals.
         device: "auto" is the GPU that holds the input, else the best device available.
         block_bytes: Maximum size of a block of cosines; None uses a small share of free memory. Results do not depend on it.
-        progress: Called with the number of pairs done and the total.
 
     Example:
         >>> import numpy as np
@@ -111,9 +106,8 @@ def copy_detection(
     check_rows(reals, "train", k=1)
     rows = random_order(reals)[:null_rows].sort().values.to(reals.device)
     among = FeaturePairs(reals[rows], reals, block_bytes)
-    advance = progress_counter((len(pairs.left) + len(rows)) * len(reals), progress)
-    nearest, similarity = most_similar(pairs, advance=advance)
-    _, null_similarity = most_similar(among, own=rows, advance=advance)
+    nearest, similarity = most_similar(pairs)
+    _, null_similarity = most_similar(among, own=rows)
     rate, null = (
         query_metrics({"share": np.where(each > threshold, 1.0, 0.0)}, seed=seed)["share"]
         for each in (similarity, null_similarity)

@@ -172,10 +172,6 @@ def frechet_infinity(
     real, checked = _checked(real, "real"), check_features(fake, "fake")
     check_same_width(_matrix(real), checked)
     m = len(checked)
-    if m < 3:
-        raise FeatureError(
-            f"fake needs at least 3 rows for fd_infinity, found {m}; use more images", code="too-few"
-        )
     where = choose_device(_matrix(real), device)
     real_half, checked = _half(real, where), held_on(checked, where)
     sizes = np.linspace(min(_LEAST_FAKES, max(m // 10, 2)), m, _SIZES).astype(np.int64)

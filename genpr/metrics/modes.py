@@ -124,8 +124,7 @@ def modes_of(
     sides = [_checked(real, "real", max(ks)), _checked(fake, "fake", max(ks))]
     check_same_width(*sides)
     check_count(seed, "seed", minimum=0)
-    smaller = min(map(len, sides))
-    smaller = min(smaller, most or smaller)
+    smaller = min(*map(len, sides), most or len(sides[0]))
     most = min(_UNEQUAL * smaller, most or max(map(len, sides)))
     mixed = _Mixed.from_features(*sides, most=most, seed=seed)
     is_real = mixed.is_real
@@ -136,9 +135,7 @@ def modes_of(
     length = max(list_length(n, m, k) for k in ks)
     near = JointNeighbors.from_features(mixed.features, length, device=where, progress=progress)
     mean = mean_of(mixed.features)
-    fitted = (
-        mixed.features[: _FITTED * count].double() - mean
-    )  # the first ones, which are of both sets at random
+    fitted = mixed.features[: _FITTED * count].double() - mean  # the first are of both sets at random
     cluster_of = nearest_centers(mixed.features, mean, fitted_centers(fitted, count, seed=seed))[0].numpy()
 
     def counts(is_real: Flags) -> Counts:

@@ -105,12 +105,10 @@ def ranking_metrics(
     n, candidates = scorer.shape
     checked = None if pools is None else _check_pools(pools, n, candidates)
     pool: Counts = np.full(n, candidates) if checked is None else (checked >= 0).sum(dim=1).numpy()
-    cuts = sorted(
-        check_count(k, "k, within the smallest pool,", minimum=1, maximum=int(pool.min()))
-        for k in _as_list(ks, "ks")
-    )
-    if not cuts or len(set(cuts)) < len(cuts):
-        raise UsageError(f"ks must be different integers of at least 1, not {ks!r:.60}", code="bad-option")
+    most = int(pool.min())
+    cuts = [
+        check_count(k, "k, within the smallest pool,", minimum=1, maximum=most) for k in _as_list(ks, "ks")
+    ]
     count, index = _check_relevant(relevant, candidates, n)
     query = np.repeat(np.arange(n), count)
     if checked is not None and len(
@@ -126,7 +124,7 @@ def ranking_metrics(
     places = counter.above.cpu().numpy(), counter.tied.cpu().numpy()
     by_chance = np.zeros_like(query), pool[query]  # all of the pool have one score
     values, chance = (
-        TiedRanks.from_candidates(count, query, above, tied).values(pool, cuts)
+        TiedRanks.from_candidates(count, query, above, tied).values(pool, sorted(set(cuts)))
         for above, tied in (places, by_chance)
     )
     return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
@@ -476,9 +474,7 @@ def _check_scores(scores: object) -> Tensor:
             code="bad-scores",
         )
     if scores.max().isnan():  # of any score
-        query, candidate = scores.isnan().nonzero()[0].tolist()
-        text = f"the score of query {query} for candidate {candidate} is NaN (counted from 0)"
-        raise DataError(text, code="nan-scores")
+        raise DataError("some scores are NaN, which has no rank", code="nan-scores")
     return scores.detach()
 
 
