@@ -19,9 +19,9 @@ from genpr.evaluation.reference import Reference
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import INCEPTION_SCORE, METRICS
 from genpr.metrics.uncertainty import Resampled, against_best, difference, standard_error
-from genpr.metrics.value import MetricValue
 from genpr.runtime import state_guard
 
 FORMAT = "genpr.coverage/1"

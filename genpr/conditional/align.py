@@ -39,9 +39,9 @@ from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatur
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import MIN_UNITS
-from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 

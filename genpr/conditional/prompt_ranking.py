@@ -17,10 +17,10 @@ from torch import Tensor
 from genpr.conditional.prompts import Captions
 from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.ranking import QueryMetrics, ranking_metrics, unit_pools
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
-from genpr.metrics.value import MetricValue
 from genpr.unicode_forms import normalize
 
 Counts = NDArray[np.int64]

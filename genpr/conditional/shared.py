@@ -13,8 +13,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
 from genpr.images.item import known_length
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.ranking import QueryMetric
-from genpr.metrics.value import MetricValue
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import BadImagePolicy, choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.fakes_only import inception_score
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_for_interval
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.suspects import ManifoldDiagnostics
-from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 SMALL = 1000  # images, below which metrics depend strongly on their number

@@ -42,8 +42,8 @@ from genpr.metrics.classification_accuracy import (
     Direction,
     recognized_elsewhere,
 )
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import Interval, effective_size, interval_of, with_interval
-from genpr.metrics.value import MetricValue
 from genpr.notices import notice
 
 _MAX_CONFUSIONS = 50

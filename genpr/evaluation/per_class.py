@@ -21,10 +21,10 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.neighbor_metrics import NeighborMetrics, least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
-from genpr.metrics.value import MetricValue
 from genpr.validation import check_count
 
 Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]

@@ -39,10 +39,10 @@ from genpr.images.item import SubsetSource
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
-from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import state_guard
 from genpr.validation import entry_point

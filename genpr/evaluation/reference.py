@@ -42,14 +42,13 @@ from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.images.source import choose_rows
-from genpr.metrics.frechet import Gaussian
-from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric
+from genpr.metrics.frechet import Gaussian, of_reals
+from genpr.metrics.metric import Control, DistributionMetric, DistributionOptions, HeldOutMetric, MetricValue
 from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import NeighborMetrics, NeighborScores, Values
 from genpr.metrics.registry import HELD_OUT, METRICS
 from genpr.metrics.samples import sample_rows
 from genpr.metrics.suspects import ManifoldDiagnostics
-from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice
 from genpr.runtime import all_cores
 
@@ -222,7 +221,7 @@ class Reference:
                         reals = (
                             given[name] if name in given else self.real[self.plan.extractors[name]].features
                         )
-                        fitted[name] = metric.fit(reals, self._options)
+                        fitted[name] = of_reals(reals, self.embedder.device) if metric.uses_moments else reals
         return fitted
 
     def _distances_of(self, fake: SourceFeatures, given: Moments) -> Values:

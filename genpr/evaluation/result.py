@@ -20,9 +20,8 @@ from genpr.errors import get_named
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
 from genpr.metrics.f_beta import F_SCORE_METRICS, f1_of
-from genpr.metrics.metric import family_of, plain_name
+from genpr.metrics.metric import Control, MetricValue, family_of, plain_name
 from genpr.metrics.registry import ALL_METRICS, check_interval, check_value
-from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice
 from genpr.storage import from_dict
 

@@ -16,13 +16,13 @@ from genpr.metrics.metric import (
     BallMetric,
     HalfSampling,
     HalfSizes,
+    MetricValue,
     NeighborMetric,
     Null,
     PairwiseMetric,
 )
 from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, covered_share, nn_accuracy_null
 from genpr.metrics.uncertainty import lower_part
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:

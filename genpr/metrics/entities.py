@@ -31,6 +31,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, get_named, short
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import (
     MIN_UNITS,
     effective_size,
@@ -38,7 +39,6 @@ from genpr.metrics.uncertainty import (
     standard_error,
     with_interval,
 )
-from genpr.metrics.value import MetricValue
 
 ENTITY_METRICS = (
     *("recall", "micro_recall", "macro_recall", "all_found"),

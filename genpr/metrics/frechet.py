@@ -34,7 +34,7 @@ References:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -182,6 +182,13 @@ def frechet_infinity(
     x, y = 1 / sizes, np.array(distances)
     slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
     return float(y.mean() - slope * x.mean())
+
+
+def of_reals(real: Tensor | Gaussian, device: torch.device) -> Tensor | Gaussian:
+    """What the distance needs of (n, d) reals, once for any number of fake sets: the Gaussian, or few rows, which cost less."""
+    if isinstance(real, Gaussian) or len(real) <= real.shape[1]:
+        return real
+    return replace(Gaussian.from_features(real, device=device), features=real)
 
 
 class _Half(NamedTuple):

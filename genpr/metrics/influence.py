@@ -37,8 +37,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import student_quantile
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves
 
 MIN_EFFECTIVE = 12

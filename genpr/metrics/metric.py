@@ -1,4 +1,4 @@
-"""The record of a metric: everything that other modules know about it.
+"""The records of a metric, everything that other modules know about it, and of its values.
 
 Modules that compute, plan, resample or print a metric read these fields and never compare its name. Importing this
 module does not import torch.
@@ -6,18 +6,16 @@ module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from genpr.metrics.frechet import Gaussian
     from genpr.neighbors.counts import Memberships, Neighborhood
     from genpr.neighbors.engine import Advance
     from genpr.neighbors.resample import CountRequest
@@ -28,6 +26,46 @@ Null = Callable[["Memberships", int], float | None]
 """Expected value for a perfect generator, from the counts and k; None if it is not known."""
 
 MANIFOLD = "manifold"
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """One metric."""
+
+    value: float
+    k: int | None  # neighbors that define the balls, without the point itself; None where none are counted
+    spread: float | None = None  # standard deviation over what `spread_over` names
+    spread_over: str | None = None  # "subsets" or "parts"
+    extractor: str | None = None  # name of the extractor whose features it used
+    variant: str | None = None  # deviation of this metric by a protocol or an option, as text
+    null: float | None = None  # expected value for a perfect generator at these sizes
+    null_source: str | None = None  # source of the null: a "closed form"
+    interval: tuple[float, float] | None = None  # 95 %, of other draws of both sets
+    bias: float | None = None  # estimated bias by the finite number of images, where known
+    replicates: tuple[float, ...] | None = field(default=None, repr=False)  # the values for these halves
+    n_counted: int | None = None  # images that it is a share of, or a mean over
+    chance: float | None = None  # chance level of metrics of choices; None for others
+    pool: int | None = None  # number of candidates in a ranking; None without ranking
+
+    @property
+    def known_null(self) -> float | None:
+        """The null; None where it is only the score of one half of the reals against the other."""
+        return None if self.null_source == "real halves" else self.null
+
+    @property
+    def relative(self) -> float | None:
+        """Value over null, where the null is what can be reached; None for distances and nulls of another size."""
+        return self.value / self.known_null if self.null_source and self.known_null else None
+
+
+@dataclass(frozen=True)
+class Control:
+    """One half of the reals scored against the other, as if it were fake."""
+
+    n_real: int  # images in the half that stands for the reals
+    n_fake: int  # images in the other
+    values: Mapping[str, float]  # by metric
+    nulls: Mapping[str, float | None]  # expected values for a perfect generator at these sizes, by metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,20 +180,9 @@ class DistributionOptions:
 class DistributionMetric(Metric):
     """A metric of two distributions, or of the fakes alone, without neighbors."""
 
-    compute: Callable[..., MetricValue]  # from what `fit` returned, fake features or moments, and options
+    compute: Callable[..., MetricValue]  # from features or moments of both sets, and options
     uses_moments: bool = False  # whether mean and covariance are all that it needs of the reals
     samples_subsets: bool = False  # whether it is a mean over random subsets whose size the references fix
-
-    def fit(self, real: Tensor | Gaussian, options: DistributionOptions) -> Tensor | Gaussian:
-        """Precompute the part that depends on real features (n, d) alone, for use with any number of fake sets."""
-        from torch import Tensor
-
-        # The moments of fewer rows than columns cost more than the rows.
-        if self.uses_moments and isinstance(real, Tensor) and len(real) > real.shape[1]:
-            from genpr.metrics.frechet import Gaussian
-
-            return replace(Gaussian.from_features(real, device=options.device), features=real)
-        return real
 
 
 @dataclass(frozen=True, kw_only=True)

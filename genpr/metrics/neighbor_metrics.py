@@ -12,10 +12,9 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits
-from genpr.metrics.metric import BallMetric, HalfSizes
+from genpr.metrics.metric import BallMetric, HalfSizes, MetricValue
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.uncertainty import with_interval
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter

@@ -20,10 +20,10 @@ from genpr.metrics.metric import (
     DistributionOptions,
     HeldOutMetric,
     Metric,
+    MetricValue,
     NeighborMetric,
     PairwiseMetric,
 )
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import UsageError
-from genpr.metrics.value import MetricValue
+from genpr.metrics.metric import MetricValue
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,8 +12,8 @@ from genpr.errors import count_of
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import PanelResult
 from genpr.evaluation.result import recipe_of
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import ALL_METRICS
-from genpr.metrics.value import MetricValue
 from genpr.report.compare_tables import (
     Texts,
     columns_of,

@@ -18,8 +18,8 @@ import numpy as np
 from genpr.checkpoints.rank import Point, pareto_front
 from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import DEFAULT_METRICS
-from genpr.metrics.value import MetricValue
 from genpr.report.text import shown
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from genpr.evaluation.result import (
 )
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
-from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.metric import MANIFOLD, MetricValue
 from genpr.metrics.registry import ALL_METRICS, BALLS
-from genpr.metrics.value import MetricValue
 from genpr.report.text import Table, and_more, cut, interval, number, plus_minus, wrapped
 
 if TYPE_CHECKING:

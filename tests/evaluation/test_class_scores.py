@@ -13,8 +13,8 @@ from genpr.errors import DataError, UsageError
 from genpr.evaluation.per_class import ClassScore, LeftOutClass, worst_first
 from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import interval_of
-from genpr.metrics.value import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]
 SIZES_REAL = {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "unmatched": 5}

@@ -15,8 +15,8 @@ from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
 from genpr.evaluation import result
 from genpr.evaluation.compare import compare
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import halved, interval_of
-from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table
 
 NAMES = ("calibrated_precision", "calibrated_recall", "precision", "recall", "density", "coverage")

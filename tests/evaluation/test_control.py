@@ -12,8 +12,8 @@ from genpr.evaluation.result import result_of
 from genpr.features.inputs import open_input
 from genpr.features.options import EmbedOptions
 from genpr.features.source_features import FROM_FILE, Embedder, SourceFeatures
+from genpr.metrics.metric import Control
 from genpr.metrics.registry import BALLS, METRICS
-from genpr.metrics.value import Control
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "authenticity", "fd", "vendi"]
 

@@ -20,7 +20,7 @@ from genpr.evaluation.result import (
     Unreadable,
 )
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.value import Control, MetricValue
+from genpr.metrics.metric import Control, MetricValue
 from genpr.notices import notice
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)

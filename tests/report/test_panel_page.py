@@ -6,7 +6,7 @@ from dataclasses import replace
 from page_results import a_result, a_side, elements, text_of
 
 from genpr.evaluation.panel import PanelResult
-from genpr.metrics.value import Control, MetricValue
+from genpr.metrics.metric import Control, MetricValue
 from genpr.report.compare_page import panel_report
 from genpr.report.compare_tables import panel_text
 

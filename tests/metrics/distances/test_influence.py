@@ -15,11 +15,10 @@ from genpr.metrics.fakes_only import inception_score_influence
 from genpr.metrics.frechet import Gaussian, frechet_influence
 from genpr.metrics.influence import Influence, SquaredDistance, with_interval
 from genpr.metrics.kernel import cmmd_influence, kernel_influence
-from genpr.metrics.metric import DistributionOptions
+from genpr.metrics.metric import DistributionOptions, MetricValue
 from genpr.metrics.mind import mind_influence
 from genpr.metrics.registry import INCEPTION_SCORE
 from genpr.metrics.uncertainty import difference, standard_error
-from genpr.metrics.value import MetricValue
 from genpr.neighbors.halves import Halves
 
 on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
