@@ -31,15 +31,19 @@ def comparison_table(results: Mapping[str, Result]) -> str:
 
 
 def side_by_side_table(comparison: Comparison) -> str:
-    """Results as rows and metrics as columns, then the differences from the first result."""
+    """Metrics as rows and results as columns, or the other way round if there are many; then differences from the first."""
     results, metrics = comparison.results, comparison.metrics
-    rows = [
+    is_across = len(results) <= 3
+    cells = [["metric" if is_across else "result", *metrics]]
+    cells += [
         [label, *(number(each.metrics[name].value) for name in metrics)] for label, each in results.items()
     ]
+    if is_across:
+        cells = list(map(list, zip(*cells, strict=True)))
     lower = [name for name in metrics if ALL_METRICS[name].better == "lower"]
     lines = [f"lower is better: {', '.join(lower)}"] * bool(lower)
     lines += [f"not scored alike: {difference}" for difference in comparison.differences]
-    blocks = [str(Table("", ["result", *metrics], rows, lines))]
+    blocks = [str(Table("", cells[0], cells[1:], lines))]
     first, *others = results
     for name in others:
         rows, pairing = [], ""
@@ -50,8 +54,10 @@ def side_by_side_table(comparison: Comparison) -> str:
                 continue
             pairing = f" ({contrast.pairing} differences)"
             ends = "{:+.4f} to {:+.4f}".format(*contrast.interval)
-            verdict = " ".join(filter(None, verdict_of(comparison, name, metric)))
-            rows.append([metric, f"{contrast.value:+.4f}", ends, verdict])
+            verdict, quality = verdict_of(comparison, name, metric)
+            rows.append(
+                [metric, f"{contrast.value:+.4f}", ends, f"{verdict} ({quality})" if quality else verdict]
+            )
         heads = ["metric", "difference", "95 % interval", "verdict"]
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), str(Table("", heads, rows, texts={0, 3}))]
     return "\n".join(blocks)

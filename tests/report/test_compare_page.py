@@ -30,7 +30,7 @@ def test_table_marks_distinguishable_differences():
         known = comparison.contrast("b.json", metric)
         half = (known.interval.high - known.interval.low) / 2
         assert f"+{known.value:.4f} ± {half:.4f} {word}" in numbers
-    assert re.search(r"^precision +\+.* higher better$", side_by_side_table(comparison), re.MULTILINE)
+    assert re.search(r"^precision +\+.* higher \(better\)$", side_by_side_table(comparison), re.MULTILINE)
     first, other = lines_of(comparison)
     assert not any(cell.below or cell.verdict for cell in first["cells"])
     assert [cell.verdict for cell in other["cells"]] == ["higher", "not distinguishable"]
