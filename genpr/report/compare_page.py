@@ -25,7 +25,7 @@ from genpr.report.compare_tables import (
 )
 from genpr.report.interpretation import copies_of, interpret
 from genpr.report.page import Figure, render_page
-from genpr.report.plots import metric_curve, short_names
+from genpr.report.plots import metric_curve
 from genpr.report.score_page import plane_of
 from genpr.report.score_tables import features_of
 from genpr.report.text import interval, number, shown
@@ -57,7 +57,9 @@ def compare_report(comparison: Comparison, *, by: str = "f1") -> str:
         True
     """
     results = list(comparison.results.values())
-    names = short_names(list(comparison.results))
+    names = [shown(name, longest=60) for name in comparison.results]
+    if len({*names}) < len(names):
+        names = [f"{number} {name}" for number, name in enumerate(names, 1)]
     record = {"results": {name: result.to_dict() for name, result in comparison.results.items()}}
     named = replace(comparison, results=dict(zip(names, results, strict=True)))
     is_ranked = not comparison.differences and set(number_of(by).needs) <= set(comparison.metrics)

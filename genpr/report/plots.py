@@ -20,7 +20,6 @@ from genpr.evaluation.result import Result
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import DEFAULT_METRICS
-from genpr.report.text import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,20 +163,14 @@ def _arms_of(metric: MetricValue) -> tuple[float, float]:
     return max(0.0, metric.value - low), max(0.0, high - metric.value)
 
 
-def short_names(names: Sequence[str], *, longest: int = 60) -> list[str]:
-    """Names that are safe to show, shortened, and all different."""
-    short = [shown(name, longest=longest) for name in names]
-    if len(set(short)) == len(short):
-        return short
-    return [f"{number} {each}" for number, each in enumerate(short, 1)]
-
-
-def draw_metric(axes: Axes, name: str, color: str, results: Mapping[float, Result]) -> None:
+def draw_metric(
+    axes: Axes, name: str, color: str, results: Mapping[float, Result], *, marks: str = "o-"
+) -> None:
     """One metric by position on the axis with 95 % intervals, and a dotted line for a perfect generator."""
     found = {position: result.metrics[name] for position, result in results.items()}
     values = [metric.value for metric in found.values()]
     arms = list(zip(*map(_arms_of, found.values()), strict=True))
-    look: dict[str, Any] = {"color": color, "fmt": "o-", "markersize": 3, "label": name}
+    look: dict[str, Any] = {"color": color, "fmt": marks, "markersize": 3, "label": name}
     axes.errorbar(list(found), values, yerr=arms, linewidth=1.4, elinewidth=0.9, **look)
     nulls = {at: metric.known_null for at, metric in found.items() if metric.known_null is not None}
     axes.plot(list(nulls), list(nulls.values()), ":", color=color, linewidth=0.9)
@@ -189,7 +182,7 @@ def metric_curve(name: str, results: Sequence[Result]) -> str:
         from matplotlib.ticker import MaxNLocator
 
         axes = figure.subplots()
-        draw_metric(axes, name, THIS, dict(enumerate(results, 1)))
+        draw_metric(axes, name, THIS, dict(enumerate(results, 1)), marks="o")
         axes.set_xlabel("result")
         axes.margins(x=0.06, y=0.12)
         axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
