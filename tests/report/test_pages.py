@@ -201,3 +201,4 @@ def test_backticks_of_notices_become_code_elements():
     codes = [text_of(each) for each in elements(page, "code")]
     assert {"genpr modes", "<b>&", "a", "b"} <= set(codes)
     assert section(page, "warnings").count("`") == 1
+    assert section(page, "summary").endswith("2 warnings.")
