@@ -6,7 +6,9 @@ import random
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,39 +81,18 @@ def put(folder, name, *, scale=1.0, n=30):
     return folder / name
 
 
-class Watch:
-    """A watcher with its log, messages and records."""
-
-    def __init__(self, evaluator, folder, clock, *, by="f1", **options):
-        self.messages = []
-        self.records = []
-        self.log = ScoreLog(str(folder / "genpr.jsonl"), by=by)
-        self.watcher = Watcher(
-            evaluator,
-            str(folder),
-            self.log,
-            **options,
-            on_message=self.messages.append,
-            on_record=lambda record, _result: self.records.append(record),
-            clock=clock,
-            sleep=clock.sleep,
-        )
-
-    def __enter__(self):
-        self.log.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        return self.log.__exit__(*error)
-
-    def scored(self):
-        return [record["name"] for record in self.records]
-
-
 @pytest.fixture
 def watch(evaluator, folder, clock):
-    def begin(**options):
-        return Watch(options.pop("evaluator", evaluator), folder, clock, **options)
+    """Open a watcher with its messages and the names that it scored."""
+
+    @contextmanager
+    def begin(*, evaluator=evaluator, by="f1", **options):
+        messages, records = [], []
+        options |= {"on_message": messages.append, "on_record": lambda record, _: records.append(record)}
+        with ScoreLog(str(folder / "genpr.jsonl"), by=by) as log:
+            watcher = Watcher(evaluator, str(folder), log, clock=clock, sleep=clock.sleep, **options)
+            scored = lambda: [record["name"] for record in records]  # noqa: E731
+            yield SimpleNamespace(watcher=watcher, messages=messages, scored=scored)
 
     return begin
 
@@ -421,23 +402,22 @@ def test_watch_killed_at_random_lines_ends_with_the_same_files(tmp_path):
 def test_foreign_or_incomplete_log_is_an_error_and_is_not_changed(folder, watch, two_lines, text):
     for content in (text, two_lines + text, two_lines[:-9]):
         (folder / "genpr.jsonl").write_bytes(content)
-        with raising(DataError, "file-damaged"):
-            watch()
+        with raising(DataError, "file-damaged"), watch():
+            pass
         assert (folder / "genpr.jsonl").read_bytes() == content
 
 
 def test_best_that_is_replaced_during_a_watch_is_kept(folder, watch):
     best = folder / "best.json"
     put(folder, "a.npy", scale=0.5)
-    run = watch(settle=0)
-    with raising(UsageError, "foreign-file"), run:
+    with raising(UsageError, "foreign-file"), watch(settle=0) as run:
         run.watcher.poll()
         best.write_text("mine")
         put(folder, "b.npy", scale=0.9)
         run.watcher.poll()
     assert (best.read_text(), len(lines(folder))) == ("mine", 2)
-    with raising(UsageError, "foreign-file"):
-        watch()
+    with raising(UsageError, "foreign-file"), watch():
+        pass
     best.unlink()
     with watch():
         assert json.loads(best.read_text())["name"] == "b.npy"
@@ -476,14 +456,14 @@ def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
 
 def test_foreign_files_are_not_replaced_and_a_failed_start_leaves_no_lock(folder, watch):
     (folder / "best.json").write_text("mine")
-    with pytest.raises(UsageError) as caught:
-        watch()
+    with pytest.raises(UsageError) as caught, watch():
+        pass
     (folder / "best.json").unlink()
-    with watch(), raising(ResourceError, "locked"):
-        watch()
+    with watch(), raising(ResourceError, "locked"), watch():
+        pass
     (folder / "genpr.jsonl").mkdir()
-    with raising(UsageError, "is-a-folder"):
-        watch()
+    with raising(UsageError, "is-a-folder"), watch():
+        pass
     assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
 
 
@@ -519,8 +499,8 @@ def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_
     records = [first | changes, second]
     text = "".join(json.dumps(record) + "\n" for record in records)
     (folder / "genpr.jsonl").write_text(text)
-    with raising(UsageError, "other-recipe", next(iter(changes))):
-        watch()
+    with raising(UsageError, "other-recipe", next(iter(changes))), watch():
+        pass
     assert (folder / "genpr.jsonl").read_text() == text
 
 

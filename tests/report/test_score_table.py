@@ -53,7 +53,7 @@ def test_columns_match_their_headings(result):
     control = f"{result.control.values['precision']:.3f} ({result.control.nulls['precision']:.3f})"
     assert rows["precision"].rstrip().endswith(control)
     assert "%" not in rows["fd"], "its null is of other sizes"
-    assert f"{result.metrics['fd'].null:.4f}" not in rows["fd"].split()
+    assert rows["fd"].split()[-4:-1] == ["-"] * 3
     assert "31 of the reals against the other 30" in text
     assert re.search("^real +61 ", text, re.MULTILINE)
     assert re.search("^fake +50 ", text, re.MULTILINE)
