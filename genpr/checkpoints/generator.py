@@ -98,7 +98,7 @@ def load_generator(
 
     def call(factory: Callable[..., object]) -> object:
         given = () if path is None else (str(path),)
-        _check_call(factory, spec, n_given=len(given))
+        _check_factory(factory, spec, *["checkpoint"] * len(given))
         with generator_errors(f"generator {spec!r}", path, code="checkpoint-failed"):
             return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
 
@@ -115,7 +115,9 @@ def load_generator(
 
 def check_factory(spec: str) -> None:
     """Check that a factory can be called with a checkpoint, before there is one."""
-    load_object(spec, kind="generator", code=_CODE, call=lambda found: _check_call(found, spec, n_given=1))
+    load_object(
+        spec, kind="generator", code=_CODE, call=lambda found: _check_factory(found, spec, "checkpoint")
+    )
 
 
 def _checkpoint_sha256(path: Path) -> str:
@@ -134,15 +136,21 @@ def _checkpoint_sha256(path: Path) -> str:
     return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
 
-def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> None:
-    """Check that the signature of a factory accepts its arguments."""
-    signature, keywords = signature_of(factory), {"device": None} if takes_device(factory) else {}
+def _check_factory(factory: Callable[..., object], spec: str, *given: str) -> None:
+    _check_call(factory, f"generator {spec!r}: the factory", given, ["device"] * takes_device(factory))
+
+
+def _check_call(
+    function: Callable[..., object], who: str, given: Sequence[str], keywords: Sequence[str]
+) -> None:
+    """Check that a function can be called with some arguments."""
+    signature = signature_of(function)
     try:
         if signature is not None:
-            signature.bind(*[None] * n_given, **keywords)
+            signature.bind(*given, **dict.fromkeys(keywords))
     except TypeError as error:
-        given = "the path of a checkpoint" if n_given else "no checkpoint"
-        text = f"generator {spec!r}: the factory is called with {given}, which does not match its parameters ({error})"
+        words = ", ".join([*given, *(f"{name}=" for name in keywords)]) or "no checkpoint"
+        text = f"{who} is called with {words}, which does not match its parameters {signature} ({error})"
         raise UsageError(text, code=_CODE) from error
 
 
@@ -208,7 +216,8 @@ class Sampler:
         # On the CPU, so that latents are equal on all devices.
         latents = torch.randn(n, dim, generator=torch.Generator().manual_seed(chosen.seed), device="cpu")
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
-        _check_call_of(target, chosen, labels, who)
+        keywords = [chosen.axis] * (chosen.rule is None) + ["labels"] * (labels is not None)
+        _check_call(target, who, ["latents"], keywords)
         return cls(target, name, latents, labels, chosen.rule, device, chosen, loaded)
 
     @property
@@ -455,21 +464,6 @@ def _check_generator(generator: object, who: str) -> None:
     if not callable(generator):
         kind = type(generator).__name__
         raise UsageError(f"{who} must be a callable from latents to images, but is a {kind}", code=_CODE)
-
-
-def _check_call_of(
-    generator: Callable[..., object], options: SamplerOptions, labels: Tensor | None, who: str
-) -> None:
-    """Check that a generator can be called with the axis, unless a rule replaces it, and with labels."""
-    keywords = dict.fromkeys([options.axis] * (options.rule is None) + ["labels"] * (labels is not None))
-    signature = signature_of(generator)
-    try:
-        if signature is not None:
-            signature.bind(None, **keywords)
-    except TypeError as error:
-        given = ", ".join(["latents", *(f"{name}=" for name in keywords)])
-        text = f"{who} cannot be called with {given} ({error}); its parameters are {signature}"
-        raise UsageError(text, code=_CODE) from error
 
 
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:
