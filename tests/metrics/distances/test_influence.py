@@ -207,6 +207,13 @@ def test_values_do_not_depend_on_intervals():
         assert genpr.Evaluator(real.numpy(), metrics=METRICS).score(fake.numpy())["fd"] == plain["fd"]
 
 
+def test_intervals_of_scores_are_of_other_draws_of_both_sets():
+    real, fake = (side.float() for side in drawn(0, moved=0.2))
+    value, influence = frechet_influence(real, fake, device="cpu")
+    found = scored(real, fake).metrics["fd"]
+    assert (found.value, *found.interval) == pytest.approx((value, *influence.interval(value)), rel=1e-6)
+
+
 def test_variation_of_the_reals_cancels_in_differences():
     """One set of fakes is slightly wider than the other."""
     real, fake = drawn(0, moved=0.2)
