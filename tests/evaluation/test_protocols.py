@@ -251,7 +251,7 @@ def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_re
     own, published = "dinov2-vitl14", "dinov2-vitl14@torch-bicubic-antialias"
     rows = rng.normal(size=(30, 1024)).astype(np.float32)
     moments = {"mu": rows[:20].mean(axis=0, dtype=np.float64), "sigma": np.cov(rows[:20].T) + np.eye(1024)}
-    np.savez(tmp_path / "img512.npz", **{f"fd_dinov2/{key}": value for key, value in moments.items()})
+    (tmp_path / "img512.pkl").write_bytes(pickle.dumps({"num_images": 20, "fd_dinov2": moments}))
     given = Gaussian.from_moments(*moments.values())
     for protocol, name, other in (("edm2", published, own), ("guidance-interval", own, published)):
         fake, foreign = (
