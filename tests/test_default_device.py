@@ -71,11 +71,11 @@ def test_code_of_the_user_has_the_default_device():
     assert {*user.seen} == {"cpu"}
 
 
-def test_default_dtype_changes_no_copy(request, tmp_path):
-    plain = repr(PUBLIC["copies"]({"device": "cpu"}, tmp_path))
+def test_default_dtype_changes_no_ranking(request, tmp_path):
+    plain = repr(PUBLIC["ranking"]({"device": "cpu"}, tmp_path))
     request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
     torch.set_default_dtype(torch.bfloat16)
-    assert repr(PUBLIC["copies"]({"device": "cpu"}, tmp_path)) == plain
+    assert repr(PUBLIC["ranking"]({"device": "cpu"}, tmp_path)) == plain
 
 
 def test_import_of_a_report_draws_no_random_number():

@@ -78,9 +78,8 @@ def align(images: str, prompts: str, *, options: AlignOptions, output: ScoreOutp
     from genpr.report.score_page import align_report
 
     found = output.run(align_with, images, prompts, options=options)
-    copies_of = None if options.copies_of is None else str(options.copies_of)
-    page = partial(align_report, found, images, copies_of, policy=options.decoding)
-    return output.finish(found.result, page, partial(write_ranks, ranks=found.ranks, copies=found.copies))
+    page = partial(align_report, found, images, policy=options.decoding)
+    return output.finish(found.result, page, partial(write_ranks, ranks=found.ranks))
 
 
 @source_command("expected", "found", options=EntityOptions, output=ScoreOutput, without={"table"})

@@ -26,19 +26,18 @@ from genpr.conditional.prompt_ranking import (
     worst_first,
 )
 from genpr.conditional.prompts import Captions, Prompts, check_number, open_prompts
-from genpr.conditional.shared import conditional_result, embed_matched, metric_value, text_side
+from genpr.conditional.shared import conditional_result, embed_matched, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import AlignmentSummary, Identities, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, open_input
+from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, require_all_weights
-from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, ExtractorLike, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
-from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import MIN_UNITS
@@ -49,24 +48,13 @@ _MAX_FAILURES = 200
 
 
 @dataclass(frozen=True)
-class Copies:
-    """Images that are similar to a training image, with the names and digests (n, 32) of the training images."""
-
-    found: CopyDetection
-    names: Sequence[str]
-    identities: NDArray[np.uint8] | None
-    notices: tuple[Notice, ...] = ()
-
-
-@dataclass(frozen=True)
 class Aligned:
-    """A result with the rank, the prompts and the digest (32 bytes, if known) of each image, and copies if requested."""
+    """A result with the rank, the prompts and the digest (32 bytes, if known) of each image."""
 
     result: Result
     ranks: Sequence[ImageRank]
     assignment: PromptAssignment
     identities: NDArray[np.uint8] | None
-    copies: Copies | None = None
 
 
 @takes_options(AlignOptions)
@@ -128,7 +116,6 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         extractor = canonical_name(extractor)
     opened, table = open_input(images, "fake"), open_prompts(prompts)
     check_number(table, options.recipe)
-    train = None if options.copies_of is None else open_input(options.copies_of, "real")
     require_all_weights([extractor], options)
     features, captions = embed_matched(
         opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
@@ -144,11 +131,6 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
     ranked, notices = with_cpu_fallback(
         embedder, lambda on: _rank(features, assignment, vectors, options, on), "for the ranking"
     )
-    copies, copy_notices = with_cpu_fallback(
-        embedder,
-        lambda on: None if train is None else _find_copies(features, train, options.threshold, extractor, on),
-        "for copies",
-    )
     summary = _summary(ranked, assignment, texts, options.prefix, encoder)
     deviations = () if options.recipe is None else options.recipe.deviations(None, len(features))
     own = list(_notices(summary, vectors, encoder, options.distractors + 1, features))
@@ -159,9 +141,9 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         protocol=options.protocol,
         deviations=deviations,
         ties="expected",
-        metrics=_values(ranked, copies, options, encoder.name),
+        metrics=_values(ranked, options, encoder.name),
         undefined=tuple(ranked.undefined),
-        notices=tuple(dict.fromkeys((*own, *notices, *copy_notices, *(copies.notices if copies else ())))),
+        notices=tuple(dict.fromkeys((*own, *notices))),
         real=_prompt_side(assignment, table.origin, encoded - started),
         fake=SideSummary.from_features(features, Identities.from_features(features)),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
@@ -170,11 +152,8 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         max_images=options.max_images,
         alignment=summary,
     )
-    return Aligned(result, ranked.ranks, assignment, _hashes(features), copies)
-
-
-def _hashes(features: FeatureSet) -> NDArray[np.uint8] | None:
-    return None if features.identities is None else features.identities.numpy()
+    hashes = None if features.identities is None else features.identities.numpy()
+    return Aligned(result, ranked.ranks, assignment, hashes)
 
 
 def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignment:
@@ -219,30 +198,10 @@ def _rank(
     return _Ranked(values | others | score, undefined + lacking, ranks, (by_image.pool, by_text.pool))
 
 
-def _find_copies(
-    images: FeatureSet, opened: OpenedInput, threshold: float, extractor: ExtractorLike, embedder: Embedder
-) -> Copies:
-    """Compare images with training images, which are embedded in the same way."""
-    source = SourceFeatures(opened, "training images", embedder, declared=(extractor,))
-    source.require([extractor], minimum=2)
-    train = source[extractor]
-    both = images.features.float(), train.features.float()
-    found = copy_detection(*both, threshold=threshold, seed=embedder.options.seed, device=embedder.device)
-    names = [train.name_of(row) for row in range(len(train))]
-    return Copies(found, names, _hashes(train), (*decoding_notices("training", train), *train.notices))
-
-
-def _values(
-    ranked: _Ranked, copies: Copies | None, options: AlignOptions, encoder: str
-) -> dict[str, MetricValue]:
-    """The metrics of rankings and, if requested, of copies, with their variants."""
+def _values(ranked: _Ranked, options: AlignOptions, encoder: str) -> dict[str, MetricValue]:
+    """The metrics of rankings with their variants."""
     variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    values = {name: replace(each, variant=variant, extractor=encoder) for name, each in ranked.values.items()}
-    if copies is not None:
-        variant = f"cosine above {options.threshold:g} to one of {len(copies.names):,} training images"
-        fields = {"null": copies.found.null.value, "variant": variant, "extractor": encoder}
-        values["retrieval.copy_rate"] = metric_value(copies.found.rate, **fields)
-    return values
+    return {name: replace(each, variant=variant, extractor=encoder) for name, each in ranked.values.items()}
 
 
 def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:

@@ -22,11 +22,6 @@ def _check_extractor(extractor: object) -> None:
         check_has_text(extractor)
 
 
-def _check_cosine(cosine: object) -> None:
-    if type(cosine) not in (int, float) or not -1 <= cosine <= 1:  # type: ignore[operator]
-        raise UsageError(f"threshold must be from -1 to 1, not {cosine!r:.60}", code="bad-threshold")
-
-
 class AlignKeywords(EmbedKeywords, total=False):
     """The fields of `AlignOptions` as keyword arguments."""
 
@@ -34,8 +29,6 @@ class AlignKeywords(EmbedKeywords, total=False):
     protocol: str
     distractors: int
     prefix: str
-    copies_of: object
-    threshold: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +59,6 @@ class AlignOptions(EmbedOptions):
         group="metrics",
         metavar="TEXT",
     )
-    copies_of: object = option(
-        None,
-        "Training images, or their features, for `retrieval.copy_rate`. It is the fraction of images that are similar to one of "
-        "them.",
-        group="inputs",
-        metavar="SOURCE",
-    )
-    threshold: float = option(
-        0.5,
-        "Cosine similarity above which an image counts as a copy. 0.5 is for SSCD; for other extractors, choose it by the null.",
-        group="metrics",
-        check=_check_cosine,
-        metavar="COSINE",
-    )
 
     def __post_init__(self) -> None:
         if self.recipe is not None:
@@ -103,8 +82,7 @@ class AlignOptions(EmbedOptions):
     @property
     def names(self) -> list[str]:
         """The metrics of a result, unless they are undefined."""
-        names = [name for name, info in CONDITIONAL.items() if info.family in ("retrieval", "alignment")]
-        return [name for name in names if self.copies_of is not None or name != "retrieval.copy_rate"]
+        return [name for name, info in CONDITIONAL.items() if info.family in ("retrieval", "alignment")]
 
 
 class EntityKeywords(EmbedKeywords, total=False):

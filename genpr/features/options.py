@@ -136,7 +136,7 @@ _OF_ONE_RANK = (
 )
 _FILES = (  # which another rank may have elsewhere; but all have them, or none
     *("held_out", "reference_statistics", "real_labels", "fake_labels"),
-    *("copies_of", "calibrate_on", "html", "table"),
+    *("calibrate_on", "html", "table"),
 )
 
 

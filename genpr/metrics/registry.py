@@ -46,7 +46,6 @@ _LABELS = "Sokolova and Lapalme 2009, 10.1016/j.ipm.2009.03.002"
 _RANKS = "Manning et al. 2008, Introduction to Information Retrieval"
 _R_PRECISION = "Xu et al. 2018, arXiv:1711.10485; Park et al. 2021"
 _NDCG = "Järvelin and Kekäläinen 2002, 10.1145/582415.582418"
-_COPIES = "Pizzi et al. 2022, arXiv:2202.10261"
 _ENTITIES = "Hinz et al. 2020, arXiv:1910.13321"
 _CLIP_SCORE = "Hessel et al. 2021, arXiv:2104.08718"
 _DREAMBOOTH = "Ruiz et al. 2023, arXiv:2208.12242"
@@ -237,7 +236,7 @@ METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, *DISTRIBUTION_METRI
 _RECONSTRUCTED = "reconstruction."
 _SIGNED = {f"{_RECONSTRUCTED}{name}" for name in ("ssim", "clip_i", "dino_i")}  # from -1 to 1
 _UNBOUNDED = {f"{_RECONSTRUCTED}{name}" for name in ("psnr", "lpips", "rfid")} | {"alignment.clip_score"}
-_LOWER = {"retrieval.copy_rate", "entity.failure_rate", "reconstruction.lpips", "reconstruction.rfid"}
+_LOWER = {"entity.failure_rate", "reconstruction.lpips", "reconstruction.rfid"}
 
 Row = tuple[str, str, str]  # name, meaning and reference
 
@@ -262,7 +261,6 @@ _ROWS: list[Row] = [
     ("label.macro_f1", "F1 of a class, averaged over classes", _LABELS),
     *_ranked("", "own prompt", "(image to text)"),
     *_ranked("t2i_", "own image", "(text to image)"),
-    ("retrieval.copy_rate", "share of fakes too similar to a training image", _COPIES),
     ("alignment.clip_score", "2.5 cos of image and prompt, at least 0", _CLIP_SCORE),
     ("entity.recall", "share of an image's expected entities found", _ENTITIES),
     ("entity.micro_recall", "share of expected entities found, pooled", _ENTITIES),

@@ -27,7 +27,6 @@ from genpr.storage import (
 
 if TYPE_CHECKING:
     from genpr.checkpoints.sweep import Objective, Sweep, SweepFolder
-    from genpr.conditional.align import Copies
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.reconstruction import Reconstructed
@@ -43,7 +42,6 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 _RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
-_COPY_COLUMNS = ("nearest_train", "train_similarity")
 _PAIR_COLUMNS = ("row", "original", "reconstruction")
 SWEEP_FILES = ("sweep.json", "sweep.png")
 
@@ -53,7 +51,7 @@ def _is_table(head: bytes) -> bool:
     columns = tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
     pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
     is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(METRICS)
-    return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS, (*_RANK_COLUMNS, *_COPY_COLUMNS)}
+    return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS}
 
 
 is_own_table = marked_by(_is_table)
@@ -105,22 +103,16 @@ def write_samples(path: str | os.PathLike[str], scores: PerImageScores, *, overw
     return len(scores.fake) + len(scores.real)
 
 
-def write_ranks(
-    path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None, *, overwrite: bool = False
-) -> int:
+def write_ranks(path: Path, ranks: Sequence[ImageRank], *, overwrite: bool = False) -> int:
     """Write a CSV file with the prompt ranks of each image, and return the number of rows.
 
-    `winner` is the best prompt of another image; `copies` adds the nearest training image.
+    `winner` is the best prompt of another image.
     """
-    columns, rows = (*_RANK_COLUMNS, *_COPY_COLUMNS * (copies is not None)), []
+    rows = []
     for each in ranks:
         row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
-        row += [cell_of(each.winner), each.winner_score]
-        if copies is not None:
-            nearest, similarity = copies.found.nearest[each.row], copies.found.similarity[each.row]
-            row += [cell_of(copies.names[nearest]), float(similarity)]
-        rows.append(row)
-    _write_table(path, columns, rows, overwrite=overwrite)
+        rows.append([*row, cell_of(each.winner), each.winner_score])
+    _write_table(path, _RANK_COLUMNS, rows, overwrite=overwrite)
     return len(ranks)
 
 

@@ -183,22 +183,16 @@ def _labels(source: object, features: FeatureSet, role: Role, given: object) -> 
     return None if found is None else found.labels
 
 
-def align_report(
-    aligned: Aligned, images: object = None, train: object = None, *, policy: DecodePolicy | None = None
-) -> str:
+def align_report(aligned: Aligned, images: object = None, *, policy: DecodePolicy | None = None) -> str:
     """An alignment as one self-contained page, with the images that match another prompt better than their own.
 
-    `images` is the source that was scored, `train` the training images if copies were searched for. None shows no images.
+    `images` is the source that was scored; None shows no images.
     """
-    names, copies = [each.image for each in aligned.ranks], aligned.copies
+    names = [each.image for each in aligned.ranks]
     sources: dict[Role, tuple[object, Sequence[str], Any]] = {"fake": (images, names, aligned.identities)}
-    if copies is not None:
-        sources["real"] = (train, copies.names, copies.identities)
     pictures, galleries = open_pictures(sources, policy or policy_of(aligned.result.fake.decoder)), []
     if pictures:
-        chosen = [selections.select_by_prompt(aligned)]
-        chosen += [] if copies is None else [selections.select_copies(names, copies)]
-        galleries = load_images(pictures, chosen)
+        galleries = load_images(pictures, [selections.select_by_prompt(aligned)])
     return html_report(aligned.result, galleries)
 
 

@@ -16,11 +16,11 @@ from genpr.evaluation.reconstruction_options import FAMILY
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MIN_IMAGES, modes_of
 from genpr.metrics.registry import ALL_METRICS
-from genpr.report.page import Gallery, ImageRef, Picture, Role
+from genpr.report.page import Gallery, Picture, Role
 from genpr.report.text import capital, number, shown
 
 if TYPE_CHECKING:
-    from genpr.conditional.align import Aligned, Copies
+    from genpr.conditional.align import Aligned
     from genpr.evaluation.reconstruction import Reconstructed
     from genpr.features.options import StageProgress
     from genpr.metrics.modes import ModeCluster
@@ -128,7 +128,7 @@ def _of_modes(
     return tuple(pictures)
 
 
-_FAILURES, _COPIES = 60, 24
+_FAILURES = 60
 _PROMPT = 160  # shown characters of a prompt
 
 
@@ -157,24 +157,6 @@ def select_by_prompt(aligned: Aligned) -> Gallery:
     )
     more = len(failed) - len(failures)
     return Gallery("Images that match another prompt better", sentence, tuple(failures), more, is_wide=True)
-
-
-def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
-    """The images most similar to a training image, each next to that training image."""
-    found = copies.found
-    above = int((found.similarity > found.threshold).sum())
-    pictures = []
-    for row in np.argsort(-found.similarity, kind="stable")[:_COPIES].tolist():
-        nearest: ImageRef = ("real", int(found.nearest[row]))
-        caption = f"{names[row]}: cosine {found.similarity[row]:.3f}"
-        partner = f"{copies.names[nearest[1]]}, the nearest training image"
-        pictures.append(Picture(("fake", row), caption, nearest, partner))
-    sentence = (
-        f"{above:,} of {len(names):,} images have a cosine similarity above {found.threshold:g} to a training image. The "
-        "most similar images come first, including those below the threshold."
-    )
-    more = max(0, above - len(pictures))
-    return Gallery("Images most similar to training images", sentence, tuple(pictures), more)
 
 
 _WORST = 24

@@ -232,13 +232,6 @@ def test_different_images_of_one_name_cannot_have_prompts_by_name(tmp_path):
         align(tmp_path / "a.zip", prompts)
 
 
-def test_training_images_have_notices_too(write_images):
-    dark = write_images("train", np.ones((5, 9, 9, 3), np.uint8))
-    found = [item for item in align(IMAGES, PROMPTS, copies_of=dark).notices if item.code == "unscaled"]
-    assert len(found) == 1
-    assert "training images" in found[0].message
-
-
 class Never(ToyPair):
     def __call__(self, images):
         raise AssertionError("nothing is to be embedded")

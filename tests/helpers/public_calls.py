@@ -11,7 +11,6 @@ from lpips_state import replaced_lpips
 import genpr
 from genpr.demo import ShapesGenerator
 from genpr.integrations.callback import GenprCallback
-from genpr.metrics.copy_detection import copy_detection
 from genpr.metrics.frechet import Gaussian, frechet_infinity
 from genpr.metrics.kernel import cmmd
 from genpr.metrics.mind import monge_inception_distance
@@ -79,7 +78,6 @@ def fields_of(record):
 PUBLIC = {
     "callback": lambda *_: GenprCallback(IMAGES, lambda model: [model], extractor="pixels")(0, IMAGES),
     "cmmd": lambda on, _: cmmd(REAL, FAKE, **on),
-    "copies": lambda on, _: fields_of(copy_detection(FAKE, REAL, **on)),
     "embed": lambda on, _: genpr.embed(IMAGES, genpr.load_extractor("pixels", **on)),
     "evidence": lambda on, _: genpr.Evaluator(REAL, k=3, **on).evidence(FAKE).fake,
     "extractor": lambda on, _: genpr.load_extractor("gabor", **on)(IMAGES),

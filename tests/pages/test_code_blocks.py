@@ -263,7 +263,6 @@ def names_of(name, monkeypatch):
         pools = (own[:, None] + np.arange(10)) % N_PLAIN
         names |= {"image_features": features[0], "text_features": features[1]}
         names |= {"own_prompt": own, "pools": pools}
-        names |= {"sscd_of_fakes": features[0], "sscd_of_training": features[1]}
     if name == "scaling":
         known = {
             "RANK": 0,

@@ -100,7 +100,6 @@ def a_conditional_result(name="cat", *, mixed=False):
     metrics = {
         "label.gan_test": MetricValue(0.7, 5, null=0.9, interval=(0.67, 0.73), chance=0.1),
         "retrieval.r_precision": MetricValue(0.4, None, interval=(0.35, 0.45), chance=0.01, pool=100),
-        "retrieval.copy_rate": MetricValue(0.02, None, null=0.01, interval=(0.0, 0.05)),
         "alignment.clip_score": MetricValue(0.71, None, interval=(0.7, 0.72)),
         "entity.recall": MetricValue(0.6, None, interval=(0.5, 0.7)),
         "entity.failure_rate": MetricValue(0.01, None),
