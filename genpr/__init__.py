@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from genpr.checkpoints.rank import rank_results as rank_results
     from genpr.checkpoints.sweep import truncation_sweep as truncation_sweep
     from genpr.conditional.align import align as align
-    from genpr.conditional.entity_scores import entity_metrics as entity_metrics
     from genpr.conditional.entity_scores import score_entities as score_entities
     from genpr.conditional.parse_answers import read_entities as read_entities
     from genpr.conditional.recognition import score_entities_in_images as score_entities_in_images
@@ -62,7 +61,7 @@ _NAMES = {
     "checkpoints.rank": "rank_checkpoints rank_results",
     "checkpoints.sweep": "truncation_sweep",
     "conditional.align": "align",
-    "conditional.entity_scores": "entity_metrics score_entities",
+    "conditional.entity_scores": "score_entities",
     "conditional.parse_answers": "read_entities",
     "conditional.recognition": "score_entities_in_images",
     "conditional.vocabulary": "Vocabulary",

@@ -141,7 +141,7 @@ nothing-expected note
     {hint}
 outside-vocabulary note
     {count} names in answers are not in the vocabulary and are ignored, such as: {shown}
-    add aliases for names that mean an entity of the vocabulary
+    add names that mean an entity of the vocabulary to it, as aliases
 poorly-recognized warning
     for {count} of {total} entities, {classifier} separates labeled images with and without the entity poorly (balanced accuracy below {limit}), so their recall depends more on the classifier than on the images
     compare each recall with its sensitivity, or use a detector that knows these classes

@@ -12,7 +12,7 @@ from genpr.evaluation.options import ModesOptions
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructOptions
 from genpr.features.options import option_fields
 
-_OF_ANSWERS = {"classifier", "vocabulary", "aliases", "exclude", "seed"}
+_OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
 
 
 @source_command("real", "fake", options=ModesOptions, output=TextOutput)
@@ -107,7 +107,7 @@ def entities(expected: str, found: str, *, options: EntityOptions, output: Score
         refuse_given(of_images, "needs --classifier, the model that recognizes entities in images")
         from genpr.conditional.entity_scores import score_entities
 
-        words = {name: getattr(options, name) for name in ("vocabulary", "aliases", "exclude")}
+        words = {"vocabulary": options.vocabulary, "exclude": options.exclude}
         result = score_entities(Path(expected), found, **words, seed=options.seed)
     else:
         from genpr.conditional.recognition import score_entities_with

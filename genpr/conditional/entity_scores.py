@@ -1,4 +1,4 @@
-"""Entity recall and precision: entities found in texts, lists or answers about images, compared with expected entities."""
+"""Entity recall and precision: entities found in lists or answers about images, compared with expected entities."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from genpr.conditional.parse_answers import Answer, Unreadable, is_none, read_entities
+from genpr.conditional import parse_answers
+from genpr.conditional.parse_answers import Answer, is_none, read_entities
 from genpr.conditional.shared import conditional_result, text_side
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, load_vocabulary
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation import result as results
-from genpr.evaluation.result import Result, SideSummary
+from genpr.evaluation.result import EntityRow, EntitySummary, Result, SideSummary, Unreadable
 from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, spellings, values_by_id
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.entities import EntityMetrics, entity_set_metrics
+from genpr.metrics.entities import entity_set_metrics
 from genpr.notices import Notice, notice
 
-_IDS = "id imageid image filename file path name key index 编号 图片 图像 文件名"
+_IDS = "id imageid image filename file name path"
 _EXPECTED = TableFormat(
     what="expected entities",
     code="bad-records",
     fields=spellings(
         id=_IDS,
-        expected="expected expectedentities entities entity required include included objects labels 实体 期望实体",
-        excluded="exclude excluded excludedentities forbidden absent 排除",
-        prompt="prompt text caption description 提示词 提示 描述",
-        group="group groupid promptid 组",
+        expected="expected entities include objects",
+        excluded="exclude excluded",
+        prompt="prompt text caption",
+        group="group promptid",
     ),
     main="expected",
     text="prompt",
@@ -40,83 +40,13 @@ _FOUND = replace(
     what="answers",
     fields=spellings(
         id=_IDS,
-        found="found foundentities detected detectedentities present entities 实体",
-        answer="answer response output raw content text message result 回答 结果",
+        found="found entities",
+        answer="answer response output content text",
     ),
     main="found",
     text="answer",
 )
-_SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
 _OF_IMAGES = "; images need a classifier, by --classifier or genpr.score_entities_in_images"
-
-
-def entity_metrics(
-    reference: str | Sequence[str] | Sequence[Collection[str]],
-    contexts: str | Sequence[str] | Sequence[Collection[str] | None],
-    *,
-    vocabulary: Words | None = None,
-    aliases: Words | None = None,
-    excluded: Sequence[str] = (),
-    seed: int = 0,
-) -> EntityMetrics:
-    """Entity recall of texts or lists, without images: |named in both| / |named in the reference|; aliases count once.
-
-    Args:
-        reference: The expected entities: a text that is searched for them, a list of entities, or a list of such lists, one
-            for each of several images or texts.
-        contexts: The found entities: a text or, if the reference is a text, a list of texts, which are combined; a list of
-            entities; or a list of lists, with None for unreadable answers.
-        vocabulary: All possible entities, which are searched for in texts; needed for texts, and for precision. See
-            `Vocabulary`.
-        aliases: Names of the same entity.
-        excluded: Entities that must not be present.
-        seed: Seed of the halves for intervals, which need at least 10 images.
-
-    Raises:
-        UsageError: There is a text but no vocabulary ("no-vocabulary"), or the two arguments do not match ("bad-option").
-        DataError: The vocabulary and the aliases are inconsistent ("alias-conflict"), or an expectation is not in the
-            vocabulary ("bad-expectation").
-
-    Example:
-        >>> import genpr
-        >>> found = genpr.entity_metrics(
-        ...     "尼尔·阿姆斯特朗 walked on the Moon",
-        ...     ["The Moon was first visited by 阿姆斯特朗.", "Apollo 11"],
-        ...     vocabulary=["尼尔·阿姆斯特朗", "Moon", "Apollo 11"],
-        ...     aliases={"尼尔·阿姆斯特朗": ["阿姆斯特朗"]},
-        ... )
-        >>> found["recall"], found["precision"]
-        (1.0, 0.6666666666666666)
-    """
-    closed, table = load_vocabulary(vocabulary, aliases)
-    names = CanonicalNames(table)
-    if isinstance(reference, str):
-        if closed is None:
-            message = "entities are searched for in a text by a vocabulary; give one"
-            raise UsageError(message, code="no-vocabulary")
-        texts = [contexts] if isinstance(contexts, str) else contexts
-        if not all(isinstance(text, str) for text in texts):
-            raise UsageError("a text can only be compared with a text or a list of texts", code="bad-option")
-        reference = [closed.find(reference)]
-        contexts = [[name for text in texts for name in closed.find(str(text))]]
-    expected = [names.register(each or ()) for each in _as_lists(reference)]
-    found = [None if each is None else names.match(each) for each in _as_lists(contexts)]
-    excluded_names = names.register(excluded)
-    return entity_set_metrics(
-        expected,
-        found,
-        vocabulary=None if closed is None else closed.entities,
-        excluded=[excluded_names] * len(expected) if excluded_names else None,
-        seed=seed,
-    )
-
-
-def _as_lists(names: str | Sequence[object]) -> list[Collection[str] | None]:
-    """One list of names, or several."""
-    lists = [names] if all(isinstance(each, str) for each in names) else names
-    if any(isinstance(each, str) or not isinstance(each, Collection | None) for each in lists):
-        raise UsageError("entities must be a list of names, or a list of such lists", code="bad-option")
-    return list(lists)  # type: ignore[arg-type]
 
 
 def score_entities(
@@ -124,7 +54,6 @@ def score_entities(
     found: object,
     *,
     vocabulary: Words | None = None,
-    aliases: Words | None = None,
     exclude: Words | None = None,
     seed: int = 0,
 ) -> Result:
@@ -136,13 +65,12 @@ def score_entities(
             Files may also have excluded entities, and groups of images with a common prompt.
         found: A file with the answer of a language model or a list of found entities by id, or a dictionary or list of
             these. Answers may have many formats, see `read_entities`; unreadable ones are counted, listed, and left out.
-        vocabulary: All possible entities; gives precision, and finds entities in prompts.
-        aliases: Names of the same entity.
+        vocabulary: All possible entities with their aliases; gives precision, and finds entities in prompts.
         exclude: Entities that must not be in any image.
         seed: Seed of the halves for intervals.
 
     Raises:
-        UsageError, DataError: A file is missing, damaged, or does not match the other; or as for `entity_metrics`.
+        UsageError, DataError: A file is missing, damaged, or does not match the other, or an expectation is not in the vocabulary.
 
     Example:
         >>> import genpr
@@ -151,24 +79,28 @@ def score_entities(
         (0.5, 0.5, "'I see a car.' is not a name")
     """
     started = time.perf_counter()
-    closed, table = load_vocabulary(vocabulary, aliases)
-    names = CanonicalNames(table)
+    closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
+    names = CanonicalNames(closed)
     expectations = read_expectations(expected, names, closed, exclude)
     rows, origin = _answer_rows(found, expectations)
-    answers = [_read(row, lambda name: names.get(name) is not None) for row in rows]
-    canonical = [names.match(answer.entities) if isinstance(answer, Answer) else None for answer in answers]
-    unreadable = [
-        results.Unreadable(expectation.id, answer.reason, short(str(_given(row)), 200))
-        for expectation, answer, row in zip(expectations.rows, answers, rows, strict=True)
-        if isinstance(answer, Unreadable)
-    ]
+    canonical, unreadable = list[tuple[str, ...] | None](), list[Unreadable]()
+    codes = Counter[str]()
+    for expectation, row in zip(expectations.rows, rows, strict=True):
+        given = row.values.get("found", row.values.get("answer"))
+        answer = _read(row, given, lambda name: names.get(name) is not None)
+        if isinstance(answer, Answer):
+            canonical.append(names.match(answer.entities))
+        else:
+            canonical.append(None)
+            codes[answer.code] += 1
+            unreadable.append(Unreadable(expectation.id, answer.reason, short(str(given), 200)))
     encoded = [json.dumps(None if each is None else sorted(each)) for each in canonical]
     return entity_result(
         expectations,
         canonical,
-        [table, closed],
+        closed,
         seed=seed,
-        notices=_answer_notices(answers, canonical, closed),
+        notices=_answer_notices(codes, canonical, closed),
         summary={"unreadable": tuple(unreadable)},
         fake=_side_of(origin, "answers", encoded),
         device="cpu",
@@ -180,7 +112,7 @@ def score_entities(
 def entity_result(
     expectations: Expectations,
     found: Sequence[Collection[str] | None],
-    words: Sequence[Vocabulary | None],
+    closed: Vocabulary | None,
     *,
     seed: int,
     notices: Iterable[Notice],
@@ -189,8 +121,8 @@ def entity_result(
     variant: str | None = None,
     **fields: Any,  # noqa: ANN401 - the other fields of the result
 ) -> Result:
-    """The result of answers or of images; `words` are the vocabularies that define correct names, the closed one last."""
-    rows, closed = expectations.rows, words[-1]
+    """The result of answers or of images."""
+    rows = expectations.rows
     metrics = entity_set_metrics(
         [row.expected for row in rows],
         found,
@@ -207,12 +139,12 @@ def entity_result(
         metrics={f"entity.{k}": replace(v, extractor=name, variant=variant) for k, v in scores.items()},
         protocol="entities",
         ties="closed",
-        real=expectations_side(expectations, words),
+        real=expectations_side(expectations, closed),
         undefined=tuple(f"entity.{each}" for each in metrics.undefined),
         notices=(*notices, *_expectation_notices(expectations)),
-        entities=results.EntitySummary(
+        entities=EntitySummary(
             n_answers=metrics.n,
-            rows=tuple(results.EntityRow(*row) for row in metrics.entities),
+            rows=tuple(EntityRow(*row) for row in metrics.entities),
             undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
             vocabulary=None if closed is None else len(closed),
             **summary,
@@ -222,13 +154,13 @@ def entity_result(
     )
 
 
-def expectations_side(expectations: Expectations, words: Sequence[Vocabulary | None]) -> SideSummary:
-    """The expectations as a source; other aliases or another vocabulary change its identity."""
+def expectations_side(expectations: Expectations, closed: Vocabulary | None) -> SideSummary:
+    """The expectations as a source; another vocabulary changes its identity."""
     rows = [
         json.dumps([row.id, sorted(row.expected), sorted(row.excluded), row.group])
         for row in expectations.rows
     ]
-    rules = [None if each is None else sorted(each.by_name.items()) for each in words]
+    rules = None if closed is None else sorted(closed.by_name.items())
     return _side_of(expectations.origin, "prompts", rows, json.dumps(rules))
 
 
@@ -252,13 +184,12 @@ def _expectation_notices(expectations: Expectations) -> Iterator[Notice]:
 
 
 def _answer_notices(
-    answers: Sequence[Answer | Unreadable], found: Sequence[Collection[str] | None], closed: Vocabulary | None
+    codes: Counter[str], found: Sequence[Collection[str] | None], closed: Vocabulary | None
 ) -> Iterator[Notice]:
     """Notices about unreadable answers, and about found names outside the closed vocabulary."""
-    codes = Counter(answer.code for answer in answers if isinstance(answer, Unreadable))
     if codes:
         shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
-        total = f"{len(answers):,}"
+        total = f"{len(found):,}"
         yield notice("unreadable-answers", count=f"{codes.total():,}", total=total, shown=shown)
     names = dict.fromkeys(name for each in found for name in each or ())
     unlisted = [] if closed is None else [name for name in names if name not in closed]
@@ -363,12 +294,11 @@ def _expected_in(row: TableRow, vocabulary: Vocabulary | None) -> tuple[str, ...
 
 
 def _listed(value: object) -> tuple[str, ...]:
-    """Names in a list, or in a text with one kind of separator; None and an empty text have no names."""
+    """Names in a list, or in a text with ";" or commas; None and an empty text have no names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
     if isinstance(value, str) and value.strip()[0] not in "[{":
-        separator = next((mark for mark in _SEPARATORS if mark in value), "\n")
-        return tuple(name.strip() for name in value.split(separator))
+        return tuple(name.strip() for name in value.split(";" if ";" in value else ","))
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)
     if isinstance(value, list | tuple):
@@ -378,12 +308,10 @@ def _listed(value: object) -> tuple[str, ...]:
         if all(isinstance(name, str) for name in names):
             return tuple(names)
     outcome = read_entities(value)  # JSON in a cell
-    if isinstance(outcome, Unreadable):
-        reason = (
-            f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
-        )
-        raise ValueError(reason)  # noqa: TRY004 - an error of the file
-    return outcome.entities
+    if isinstance(outcome, Answer):
+        return outcome.entities
+    reason = f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
+    raise ValueError(reason)
 
 
 def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
@@ -401,24 +329,14 @@ def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[T
     return [row for row in found if row is not None], origin
 
 
-def _read(row: TableRow, known: Callable[[str], bool]) -> Answer | Unreadable:
-    """The entities in a list, or in the text of a model, where a single name counts only if it is known."""
-    found = _given(row)
-    if isinstance(found, Answer | Unreadable):
-        return found
-    if "found" in row.values and _holds_names(found):
-        names = _listed(found)
+def _read(row: TableRow, given: object, known: Callable[[str], bool]) -> Answer | parse_answers.Unreadable:
+    """The entities in a list of names, in a line of them that is no JSON, or in the answer of a model."""
+    bare = given.strip() if isinstance(given, str) else ""
+    is_line = bare and bare[0] not in "[{`" and "\n" not in bare
+    is_list = isinstance(given, list | tuple | set | frozenset) and all(
+        isinstance(each, str) for each in given
+    )
+    if "found" in row.values and (is_line or is_list):
+        names = _listed(given)
         return Answer(() if len(names) == 1 and is_none(*names) else names)
-    return read_entities("" if found is None else found, known=known)
-
-
-def _holds_names(found: object) -> bool:
-    """Whether a value is a list of names, or a line of them that is no JSON."""
-    if isinstance(found, str):
-        bare = found.strip()
-        return bool(bare) and bare[0] not in "[{`" and "\n" not in bare
-    return isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found)
-
-
-def _given(row: TableRow) -> object:
-    return row.values.get("found", row.values.get("answer"))
+    return read_entities("" if given is None else given, known=known)

@@ -89,7 +89,6 @@ class EntityKeywords(EmbedKeywords, total=False):
     """The fields of `EntityOptions` but `classifier` as keyword arguments."""
 
     vocabulary: Words | None
-    aliases: Words | None
     exclude: Words | None
     calibrate_on: object
     calibrate_expected: object
@@ -106,13 +105,8 @@ class EntityOptions(EmbedOptions):
     )
     vocabulary: Words | None = option(
         None,
-        "All entities that are looked for (.txt, .csv, .json). They are found in prompts and images, and precision needs them.",
-        parse=Path,
-        metavar="FILE",
-    )
-    aliases: Words | None = option(
-        None,
-        "Other names of entities (.csv with entity and aliases in each row, or .json).",
+        "All entities that are looked for, with their aliases (.txt, .csv, .json). They are found in prompts and images, and "
+        "precision needs them.",
         parse=Path,
         metavar="FILE",
     )

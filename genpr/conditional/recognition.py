@@ -26,7 +26,7 @@ from genpr.conditional.entity_scores import (
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.shared import embed_matched
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, load_vocabulary
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
@@ -128,14 +128,12 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
 
 def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabulary, str]:
     """The entities to search for, and their name in messages."""
-    closed, _ = load_vocabulary(options.vocabulary, options.aliases)
-    if closed is not None:
-        return closed, "the vocabulary"
+    if options.vocabulary is not None:
+        return as_vocabulary(options.vocabulary, "vocabulary"), "the vocabulary"
     if classifier.classes is None:
         message = f"{classifier.name} has no fixed classes; give all possible entities with --vocabulary FILE"
         raise UsageError(message, code="no-vocabulary")
-    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), options.aliases)
-    assert classes is not None
+    classes = Vocabulary.of(classifier.classes, origin="<classes>")
     return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
@@ -272,7 +270,7 @@ def _result(
     return entity_result(
         scored.expectations,
         found,
-        [vocabulary, vocabulary],
+        vocabulary,
         seed=options.seed,
         # There are no published numbers of entities, even for an extractor with published scores.
         extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
@@ -290,7 +288,7 @@ def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
     """The thresholds and the template, which must be equal in comparable results."""
     chosen = f"threshold {DETECTED:g}"
     if labeled is not None:
-        labels = expectations_side(labeled.expectations, [None, None]).content
+        labels = expectations_side(labeled.expectations, None).content
         digits = sha256_of_rows(Identities.from_features(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
     return f"{chosen}, template {TEMPLATE!r}" if classifier.classes is None else chosen

@@ -144,22 +144,6 @@ class Vocabulary:
         """
         return cls.of(_read_vocabulary(Path(path)), origin=str(path))
 
-    def with_aliases(self, table: Vocabulary) -> Vocabulary:
-        """The same entities with their aliases in a table; other entities of the table are ignored.
-
-        Two entities that are one in the table are merged under the name in the table.
-
-        Raises:
-            DataError: The two are inconsistent ("alias-conflict").
-        """
-        aliases: dict[str, list[str]] = {}
-        for name, entity in self.by_name.items():
-            aliases.setdefault(table.by_name.get(normalize_name(entity), entity), []).append(name)
-        for name, entity in table.by_name.items():
-            if entity in aliases or name in self.by_name:
-                aliases.setdefault(entity, []).append(name)
-        return Vocabulary.of(aliases, origin=f"{self.origin} with {table.origin}")
-
     def canonical(self, name: str) -> str | None:
         """The entity of a name or an alias; None if it is unknown."""
         return self.by_name.get(normalize_name(name))
@@ -274,24 +258,6 @@ def as_vocabulary(words: Words, what: str) -> Vocabulary:
     return Vocabulary.of(words, origin=f"<{what}>")
 
 
-def load_vocabulary(
-    vocabulary: Words | None, aliases: Words | None
-) -> tuple[Vocabulary | None, Vocabulary | None]:
-    """The closed vocabulary, and the vocabulary with all aliases."""
-    closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
-    table = None if aliases is None else as_vocabulary(aliases, "aliases")
-    if closed is None or table is None:
-        return closed, table or closed
-    closed = closed.with_aliases(table)
-    return closed, closed
-
-
-_COUNTED = re.compile(
-    r"(?:an?|the|one|two|three|four|five|several|some|[1-9]\d{0,2})\s+(\S.*)", re.IGNORECASE | re.DOTALL
-)
-_IN_BRACKETS = re.compile(r"([^()（）]+)[(（][^()（）]+[)）]")
-
-
 class CanonicalNames:
     """Canonical names of entities: those of a table, else the first registered spelling."""
 
@@ -311,12 +277,6 @@ class CanonicalNames:
 
     def match(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities of found names, without duplicates; unknown names are normalized."""
-        return tuple(dict.fromkeys(entity for name in names if (entity := self._match(name))))
-
-    def _match(self, name: str) -> str:
-        """The entity of a name; `a cat`, `2 cat` and `cat (left)` match a known `cat`."""
-        known = self.get(name)
-        for form in (_COUNTED, _IN_BRACKETS):
-            if known is None and (within := form.fullmatch(name.strip())):
-                known = self.get(within[1])
-        return known if known is not None else normalize_name(name)
+        return tuple(
+            dict.fromkeys(entity for name in names if (entity := self.get(name) or normalize_name(name)))
+        )

@@ -22,8 +22,7 @@ def files(tmp_path):
     files = {
         "expected.csv": "\n".join(expected),
         "answers.jsonl": "\n".join(answers),
-        "aliases.csv": "尼尔·阿姆斯特朗,阿姆斯特朗\n",
-        "vocabulary.txt": "\n".join([*names, "bus"]),
+        "vocabulary.csv": "\n".join([*names[:3], "尼尔·阿姆斯特朗,阿姆斯特朗", "bus"]),
         "exclude.txt": "bus\n",
     }
     for name, text in files.items():
@@ -33,7 +32,7 @@ def files(tmp_path):
 
 def test_table_and_page_have_all_values(genpr, files, tmp_path):
     page = tmp_path / "page.html"
-    arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
+    arguments = ["entities", files["expected"], files["answers"], "--vocabulary", files["vocabulary"]]
     code, out, err = genpr(*arguments, "--html", page)
     assert code == 0
     lines = out.splitlines()

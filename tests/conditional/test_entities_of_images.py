@@ -109,7 +109,7 @@ def test_ids_that_do_not_match_are_errors(write_images, tmp_path, at, n, code):
 
 def test_entities_of_prompts_are_found_by_name_and_alias(tmp_path):
     prompts = [f"a {' and a '.join(names)} stripe".replace("blue", "azure") for names in EXPECTED]
-    result = in_images(prompts, classifier=Detector(), aliases={"blue": ["azure"]})
+    result = in_images(prompts, classifier=Detector(), vocabulary={"red": [], "green": [], "blue": ["azure"]})
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     groups = {tuple(names) for names in EXPECTED}
     assert result.metrics["entity.recall"].n_counted == len(groups), "images of one prompt are one draw"
@@ -136,7 +136,7 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
     named.name = "another"
     for other, words in (
         (in_images(classifier=named), "extractor of entity.recall"),
-        (in_images(vocabulary=list(COLORS), aliases={"blue": ["azure"]}), "set of prompts"),
+        (in_images(vocabulary={"red": [], "green": [], "blue": ["azure"]}), "set of prompts"),
         (in_images(**CALIBRATED), "variant of entity.recall"),
         (genpr.score_entities(EXPECTED, DRAWN, vocabulary=list(COLORS)), "extractor of entity.recall"),
     ):

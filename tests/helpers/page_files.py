@@ -157,7 +157,6 @@ def _write_texts(folder):
     found = [{"id": name, "answer": '["cat"]' if row % 2 else "cat, dog"} for row, name in enumerate(names)]
     (folder / "answers.jsonl").write_text("".join(json.dumps(each) + "\n" for each in found))
     for name, text in {
-        "aliases.csv": "cat,cats,kitten\n",
         "forbidden.txt": "couch\n",
         "objects.txt": "cat\ndog\ncouch\n",
         "people.csv": "Neil Armstrong,Armstrong\nMoon\n",
