@@ -94,14 +94,12 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
 def stats(source: str, out: Path, *, options: StatisticsOptions, output: FileOutput) -> None:
     """Write mean and covariance of the features of the images in SOURCE to OUT (.npz), for Fréchet distances.
 
-    SOURCE contains images or features, as for `genpr features`, or statistics of another tool, such as EDM2's .pkl, which is
-    never executed. pytorch-fid reads OUT, and `genpr score` accepts it as REAL or with --reference-statistics. Its key
-    `genpr` records extractor, weights, resize rule and number of images.
+    SOURCE contains images or features, as for `genpr features`. pytorch-fid reads OUT, and `genpr score` accepts it as REAL
+    or with --reference-statistics. Its key `genpr` records extractor, weights, resize rule and number of images.
 
     \b
     genpr stats train/ train256.npz --prepare center-crop:256 --spatial
     genpr score train256.npz samples/ --metrics fid,sfid,is
-    genpr stats img512.pkl img512.npz
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.features.statistics import check_statistics_file
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from genpr.distributed import rank_zero_only
 from genpr.errors import FeatureError, UsageError, printable, some
@@ -27,7 +25,6 @@ from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
     Embedder,
-    ExtractorLike,
     SourceFeatures,
     with_cpu_fallback,
 )
@@ -46,8 +43,6 @@ from genpr.notices import Notice
 from genpr.storage import atomic_path, report_write_errors
 from genpr.validation import entry_point
 
-_MAIN, _SPATIAL = "mu", "mu_s"
-
 
 @takes_options(StatisticsOptions)
 @entry_point
@@ -61,7 +56,7 @@ def reference_statistics(
     """Mean and covariance of the features of some images, for `genpr.score(..., reference_statistics=...)`.
 
     Args:
-        source: Images or features, as for `genpr.Evaluator`; or a file of statistics, such as EDM2's .pkl, to convert.
+        source: Images or features, as for `genpr.Evaluator`.
         out: An .npz file for the statistics: `mu` (d,) float32 and `sigma` (d, d) float64, over n - 1, which pytorch-fid
             and torch-fidelity accept, and `genpr`, a JSON text with extractors, number and decoding of images.
         overwrite: Replace any file `out`. Without it, only statistics of the same absolute path are replaced.
@@ -99,18 +94,35 @@ def compute_statistics(
     given = options.extractor
     requested = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
     keys = list(dict.fromkeys(canonical_name(each) if isinstance(each, str) else each for each in requested))
+    moments, notices = list[FeatureMoments](), list[Notice]()
     with memory_limit(options.max_memory):
-        opened = open_input(source, "reference")
-        if isinstance(opened, FeatureSet) and opened.statistics is not None:
-            return _converted(opened.statistics, keys, options), ()
+        opened = open_input(source, "source")
         if not keys:
             keys = [FROM_FILE if isinstance(opened, FeatureSet) else find_protocol("genpr").extractor]
-        spatial = _spatial_of(keys) if options.spatial else None
+        spatial = None
+        if options.spatial:
+            of_maps = [
+                each for each in keys if isinstance(each, str) and parse_name(each).base == "inception"
+            ]
+            if not of_maps:
+                raise UsageError(
+                    "mu_s and sigma_s need Inception; add --extractor inception", code="bad-option"
+                )
+            spatial = with_variants_of("inception-spatial", of_maps[0])
         extractors = [*(key for key in keys if key != spatial), *([] if spatial is None else [spatial])]
         embedder = Embedder(options)
         features = SourceFeatures(opened, "source", embedder, declared=extractors)
         features.require(extractors, minimum=2)
-        moments, notices = _moments_of(features, extractors, spatial, embedder)
+        for extractor in extractors:
+            found = features[extractor]
+            work = partial(_gaussian_of, found)
+            gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
+            # With the precision of a file.
+            mean = gaussian.mean.cpu().numpy().astype(np.float32).astype(np.float64)
+            name = None if found.extractor is None else found.extractor.name
+            key = "mu_s" if extractor == spatial else f"{printable(str(name))}/mu" if moments else "mu"
+            moments.append(FeatureMoments(key, mean, gaussian.covariance.cpu().numpy(), found.extractor))
+            notices += [*decoding_notices("source", found), *found.notices, *more]
     names = [str(each.extractor) for each in moments]
     if len(set(names)) < len(names):
         raise UsageError(f"extractors must have different names, found {some(names, 6)}", code="bad-option")
@@ -123,25 +135,7 @@ def compute_statistics(
         passed_over=dict(main.passed_over),
         images_sha256=None if main.identities is None else Identities.from_features(main).content,
     )
-    return statistics, notices
-
-
-def _moments_of(
-    features: SourceFeatures, extractors: Sequence[ExtractorLike], spatial: str | None, embedder: Embedder
-) -> tuple[list[FeatureMoments], tuple[Notice, ...]]:
-    """Mean and covariance of each extractor, with notices."""
-    moments, notices = list[FeatureMoments](), list[Notice]()
-    for extractor in extractors:
-        found = features[extractor]
-        work = partial(_gaussian_of, found)
-        gaussian, more = with_cpu_fallback(embedder, work, "for mean and covariance")
-        mean, covariance = gaussian.mean.cpu().numpy(), gaussian.covariance.cpu().numpy()
-        info = found.extractor
-        name = None if info is None else info.name
-        key = _key_of(name, is_main=not moments, is_spatial=extractor == spatial)
-        moments.append(FeatureMoments(key, _rounded(mean), covariance, info))
-        notices += [*decoding_notices("source", found), *found.notices, *more]
-    return moments, tuple(dict.fromkeys(notices))
+    return statistics, tuple(dict.fromkeys(notices))
 
 
 def save_statistics(
@@ -165,49 +159,3 @@ def save_statistics(
 
 def _gaussian_of(features: FeatureSet, embedder: Embedder) -> Gaussian:
     return Gaussian.from_features(features.features, name=features.source, device=embedder.device)
-
-
-def _spatial_of(keys: Sequence[ExtractorLike]) -> str:
-    """The extractor of feature maps that belongs to the Inception among the extractors."""
-    for key in keys:
-        if isinstance(key, str) and parse_name(key).base == "inception":
-            return with_variants_of("inception-spatial", key)
-    raise UsageError("mu_s and sigma_s need Inception; add --extractor inception", code="bad-option")
-
-
-def _key_of(extractor: str | None, *, is_main: bool, is_spatial: bool) -> str:
-    if is_main:
-        return _MAIN
-    return _SPATIAL if is_spatial else f"{printable(str(extractor))}/{_MAIN}"
-
-
-def _rounded(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean with the precision of a file."""
-    return mean.astype(np.float32).astype(np.float64)
-
-
-def _converted(
-    statistics: ReferenceStatistics, keys: Sequence[ExtractorLike], options: StatisticsOptions
-) -> ReferenceStatistics:
-    """The same statistics, or those of some extractors, with the keys of this module."""
-    source = statistics.source
-    if options.prepare is not None or options.max_images is not None:
-        text = f"{source} has no images, which --prepare and --max-images need; leave them out, or give the images"
-        raise UsageError(text, code="bad-option", path=source)
-    spatial = [each for each in statistics.moments if each.key == _SPATIAL]
-    if options.spatial and not spatial:
-        raise UsageError(
-            f"{source} has no mu_s and sigma_s; leave --spatial out", code="bad-option", path=source
-        )
-    chosen = list(statistics.moments)
-    if keys:
-        chosen = [each for key in keys for each in chosen if each.extractor and each.is_of(key, key)]
-        if len(chosen) < len(keys):
-            text = f"{source} has {statistics.held}, but not of all extractors in --extractor"
-            raise FeatureError(text, code="other-extractor", path=source)
-        chosen += [each for each in spatial if options.spatial and each not in chosen]
-    moments = list[FeatureMoments]()
-    for each in chosen:
-        key = _key_of(each.extractor, is_main=not moments, is_spatial=each in spatial)
-        moments.append(replace(each, key=key, mean=_rounded(each.mean)))
-    return replace(statistics, moments=tuple(moments), sha256=None, known=None)

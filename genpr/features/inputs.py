@@ -45,12 +45,12 @@ _INDEX = re.compile(r"\[[0-9]+\]")
 def open_input(source: object, role: str) -> OpenedInput:
     """Open `source` as images or features, reading as little as possible.
 
-    A 2-D array of floats and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real" or
-    "reference", a file of mean and covariance without images gives a feature set without rows.
+    A 2-D array of floats and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real",
+    a file of mean and covariance without images gives a feature set without rows.
     """
     if isinstance(source, OpenedImages | FeatureSet):
         return source
-    may_lack_rows = role in {"real", "reference"}
+    may_lack_rows = role == "real"
     if may_lack_rows and isinstance(source, ReferenceStatistics):
         return FeatureSet.without_rows(source)
     if isinstance(source, str | os.PathLike):
