@@ -18,6 +18,7 @@ def main() -> None:
         process.mute()  # the first of several processes prints for all
     try:
         limit_malloc_arenas()  # there is no thread yet
+        sys.meta_path.insert(0, process.AddressSpaceGuard)
         process.install_signal_handlers(ending)
         from genpr.cli.ranks import run_as_launched
 

@@ -15,9 +15,13 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+
+from genpr.errors import ResourceError
+from genpr.runtime import address_space_left, usable_cores
 
 GRACE_S = 1.3  # until the process is ended
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -126,6 +130,43 @@ def _write_at_once(text: str, descriptor: int) -> None:
     if select.select([], [descriptor], [], 0)[1]:
         with contextlib.suppress(OSError):
             os.write(descriptor, text.encode())
+
+
+# MiB of address space that a library takes with one thread, and with each further one: stacks, and buffers of OpenBLAS. The size
+# of its files is added for torch, whose numbers include all other libraries and a score of few images. Measured with torch 2.14,
+# numpy 2.4 and faiss 1.15.
+_ADDRESS_SPACE = {"torch": (300, 200), "faiss": (210, 130)}
+
+
+class AddressSpaceGuard:
+    """An import hook that refuses libraries that exceed `ulimit -v`: their C++ code would abort or crash."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        """Raise an error if the library `name` does not fit; find nothing."""
+        if name not in _ADDRESS_SPACE or (left := address_space_left()) is None:
+            return
+        chosen = os.environ.get("OMP_NUM_THREADS", "")
+        threads = min(usable_cores(), int(chosen)) if chosen.isdecimal() else usable_cores()
+        alone, each = _ADDRESS_SPACE[name]
+        needed = 2**20 * (alone + each * (threads - 1)) + (_size_of_torch() if name == "torch" else 0)
+        if left < needed:
+            fewer = ", or set OMP_NUM_THREADS=1" * (threads > 1)
+            text = (
+                f"{name} needs {needed / 1e9:.2f} GB of address space with {threads} threads, and its limit (ulimit -v) leaves "
+                f"{left / 1e9:.2f} GB; raise the limit{fewer}"
+            )
+            raise ResourceError(text, code="oom")
+
+
+def _size_of_torch() -> int:
+    """Bytes of the libraries that are mapped with torch; those of cuDNN but for one are mapped when they are used."""
+    spec = PathFinder.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return 0
+    site = Path(spec.origin).parents[1]
+    files = (*site.glob("torch/lib/*.so*"), *site.glob("nvidia/*/lib/*.so*"))
+    return sum(file.stat().st_size for file in files if not file.name.startswith("libcudnn_"))
 
 
 def install_signal_handlers(ending: Ending) -> None:

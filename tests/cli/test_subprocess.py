@@ -5,12 +5,16 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from raising import raising
 
 import genpr as package
+from genpr.cli import process
+from genpr.errors import ResourceError
 
 ROOT = Path(package.__file__).parents[1]
 GENPR = (sys.executable, "-m", "genpr")
@@ -129,3 +133,32 @@ def test_missing_weights_are_an_error_with_all_instructions(files, tmp_path):
         "--extractor gabor",
     ):
         assert part in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+@pytest.mark.parametrize("more", [-(10**9), 10**8], ids=["too little for torch", "too little for FAISS"])
+def test_libraries_beyond_the_limit_of_address_space_are_one_error(files, more):
+    limit = max(2 * 10**8, process._size_of_torch() + more) // 1024
+    command = shlex.join([*GENPR, "score", "real.npy", "fake.npy", "--json"])
+    done = started("bash", "-c", f"ulimit -v {limit}; {command}", folder=files, OMP_NUM_THREADS="1")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (4, "oom")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "fits"), [("torch", 10**8, False), ("torch", None, True), ("json", 0, True)]
+)
+def test_libraries_are_imported_if_there_is_address_space_for_them(name, left, fits, monkeypatch):
+    monkeypatch.setattr(process, "address_space_left", lambda: left)
+    with nullcontext() if fits else raising(ResourceError, "oom", "ulimit -v"):
+        process.AddressSpaceGuard.find_spec(name)
+
+
+def test_each_thread_needs_address_space(monkeypatch):
+    monkeypatch.setattr(process, "address_space_left", lambda: 2**30)
+    monkeypatch.setattr(process, "usable_cores", lambda: 64)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with raising(ResourceError, "oom", "OMP_NUM_THREADS=1"):
+        process.AddressSpaceGuard.find_spec("faiss")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    process.AddressSpaceGuard.find_spec("faiss")
