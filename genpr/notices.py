@@ -101,8 +101,8 @@ outlier-dominance warning
     the balls of {count} outliers among the reals contain many fakes that few other balls contain, one of them {share} of all: {shown}
     inspect these reals; clipped_density is robust to them
 missing-modes warning
-    {real} of the reals are in modes with hardly any fake, which have {fake} of the fakes; reals in these modes: {shown}
-    `genpr modes` shows the missed modes; it counts reals that no fake covers, also in modes with more fakes, so its shares differ
+    {count} missing modes hold {real} of the reals and {fake} of the fakes; reals in these modes: {shown}
+    `genpr modes` lists them, and clusters of reals that no fake covers
 clamped warning
     {share} of the values that the generator returned are outside its declared range {low} to {high} and were clamped
     check image_range; a generator may also overshoot early in training

@@ -49,7 +49,7 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
         origin = (shards and place_in(shards[0])) or origin
     check_feature_file(out, origin, inputs=input_paths(), overwrite=output.overwrite)
     from genpr.distributed import rank_zero_only
-    from genpr.evaluation.diagnostics import decoding_notices
+    from genpr.evaluation.notices_of_score import decoding_notices
     from genpr.evaluation.protocols import find_protocol
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_input

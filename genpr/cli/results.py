@@ -10,7 +10,7 @@ from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
 from genpr.evaluation.options import ModesOptions
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructOptions
-from genpr.features.options import option_fields
+from genpr.features.options import keywords_of, option_fields
 
 _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
 
@@ -20,16 +20,22 @@ _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
     "--all", "every", is_flag=True, help="Show all clusters, not only the significant ones.", group="output"
 )
 def modes(real: str, fake: str, *, options: ModesOptions, every: bool, output: TextOutput) -> None:
-    """Find modes of REAL that the generator misses, and modes of FAKE that it invents.
+    """Find modes of REAL that the generator lacks, and clusters of images that do not match.
 
-    REAL and FAKE are sources as for `genpr score`. Both are clustered together. A cluster is missed if significantly many
-    of its reals are not covered by a fake, and invented if significantly many of its fakes lie outside the manifold of
-    the reals. If classes are known, the most common classes of each cluster are named.
+    REAL and FAKE are sources as for `genpr score`. A missing mode has hardly any fake. Then both sets are clustered
+    together. A cluster is uncovered if significantly many of its reals are not covered by a fake, and outside if
+    significantly many of its fakes lie outside the manifold of the reals. If classes are known, the most common classes
+    of each cluster are named.
     """
-    from genpr.evaluation.modes import find_modes_with
+    from genpr.evaluation.modes import find_modes
     from genpr.report.score_tables import modes_table
 
-    found = output.run(find_modes_with, real, fake, options=options)
+    found = output.run(
+        lambda real, fake, options: find_modes(real, fake, **keywords_of(options)),
+        real,
+        fake,
+        options=options,
+    )
     output.show(found.notices, found.to_json() if output.as_json else modes_table(found, every=every))
 
 

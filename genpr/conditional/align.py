@@ -28,7 +28,7 @@ from genpr.conditional.prompt_ranking import (
 from genpr.conditional.prompts import Captions, Prompts, check_number, open_prompts
 from genpr.conditional.shared import conditional_result, embed_matched, text_side
 from genpr.errors import DataError, short
-from genpr.evaluation.diagnostics import decoding_notices
+from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.result import AlignmentSummary, Identities, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet

@@ -28,7 +28,7 @@ from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.shared import embed_matched
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation.diagnostics import decoding_notices
+from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
 from genpr.features.custom import DetectingExtractor, Detector, load_user_object, wrap_extractor
 from genpr.features.extractor import FeatureExtractor

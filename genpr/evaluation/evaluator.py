@@ -86,7 +86,7 @@ def score_with(
     options. With `score_held_out`, as many held-out reals as there are fakes are scored, too.
     """
     with memory_limit(choices[0].max_memory):
-        run = _Run(real, choices)
+        run = ScoreRun(real, choices)
         opened = run.open_fake(fake)
         scorer = run.class_scorer(opened, classes)
         run.embed_real()
@@ -104,7 +104,7 @@ def score_with(
         return scored
 
 
-class _Run:
+class ScoreRun:
     """One set of reals: opened and planned for one or several options, then embedded and fitted once.
 
     If `device="auto"` chose a GPU with too little memory, reals are fitted again on the CPU, which all later scores use; their
@@ -120,7 +120,7 @@ class _Run:
         self._opened_held_out: OpenedInput | None = None
         self.held_out: SourceFeatures | None = None
         self.references: dict[int, Reference] = {}
-        self._notices: dict[Notice, None] = {}
+        self.notices: dict[Notice, None] = {}
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
         if self.options.held_out is not None:
@@ -177,16 +177,23 @@ class _Run:
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""
-        self.references[index] = self._on_device(self.embedder, partial(self._fitted, self.plans[index]))
+        self.references[index] = self.on_device(partial(self._fitted, self.plans[index]))
         self.references[index].check_ranks()
 
     def _fitted(self, plan: ScorePlan, embedder: Embedder) -> Reference:
         kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
         return Reference(plan, self.real, embedder, kept, self.labels)
 
-    def _on_device(self, embedder: Embedder, work: Callable[[Embedder], T]) -> T:
-        value, notices = with_cpu_fallback(embedder, work, "for the metrics")
-        self._notices |= dict.fromkeys(notices)
+    def on_device(
+        self,
+        work: Callable[[Embedder], T],
+        what: str = "for the metrics",
+        *,
+        embedder: Embedder | None = None,
+    ) -> T:
+        """Run `work(embedder)`, and again on the CPU if the GPU has too little memory; notices are kept."""
+        value, notices = with_cpu_fallback(embedder or self.embedder, work, what)
+        self.notices |= dict.fromkeys(notices)
         return value
 
     def check_images(self, images: ImageValues) -> None:
@@ -218,10 +225,10 @@ class _Run:
             reference = self.references[index]
             return reference.per_image(fakes) if by_image else reference.score(fakes)
 
-        found = self._on_device(self.references[index].embedder, work)
+        found = self.on_device(work, embedder=self.references[index].embedder)
         images = found if isinstance(found, PerImageScores) else None
         result = found.result if isinstance(found, PerImageScores) else found
-        result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
+        result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self.notices))))
         classes = None if scorer is None else scorer.score(self.real, fakes, result)
         result = result if classes is None else classes.overall
         if images is not None:
@@ -268,7 +275,7 @@ class Evaluator:
     def _fit(self, real: object, options: ScoreOptions) -> None:
         self._limit = partial(memory_limit, options.max_memory, trim=True)
         with self._limit():
-            self._run = _Run(real, [options])
+            self._run = ScoreRun(real, [options])
             self._run.embed_real()
             self._run.embed_held_out()
             self._run.fit()

@@ -1,29 +1,27 @@
-"""Find missed and invented modes: clusters of reals without fakes, and of fakes without reals."""
+"""Find missing modes, clusters of reals that no fake covers, and clusters of fakes outside of the real manifold."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Unpack
 
-from genpr.evaluation.diagnostics import image_notices
-from genpr.evaluation.labels import LabeledImages, SourceLabels
+from genpr.evaluation.evaluator import ScoreRun
+from genpr.evaluation.labels import SourceLabels
+from genpr.evaluation.notices_of_score import image_notices, missing_modes
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
-from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import Identities
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, check_same_kind, check_same_weights, open_input
-from genpr.features.options import StageProgress, takes_options
-from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.features.inputs import check_same_weights
+from genpr.features.options import EmbedOptions, takes_options
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.modes import ModeCluster, Modes, modes_of
+from genpr.metrics.modes import MissingKind, ModeCluster, Modes, RealKinds, modes_of
 from genpr.notices import Notice
 from genpr.validation import entry_point
 
-SCHEMA = "genpr.modes/1"
+SCHEMA = "genpr.modes/2"
 REPRESENTATIVES = 8
 """Representative images per cluster in a record."""
 
@@ -33,9 +31,10 @@ NAMED = 0.02
 
 @dataclass(frozen=True)
 class FoundModes:
-    """Missed and invented modes of two sources."""
+    """Modes of two sources."""
 
-    modes: Modes  # the clusters, with rows
+    missing: tuple[MissingKind, ...]  # missing modes, as in the notice "missing-modes" of a score
+    modes: Modes  # the clusters of both sets, with rows
     real: str  # source of the reals as given by the user
     fake: str  # source of the fakes
     real_names: tuple[str, ...]  # name of the image of each row; empty if unknown
@@ -56,7 +55,7 @@ class FoundModes:
 
     @property
     def summary(self) -> tuple[str, str]:
-        """A sentence about missed modes and one about invented modes."""
+        """A sentence about uncovered reals and one about fakes outside."""
         return sentences_of(self.modes)
 
     def __str__(self) -> str:
@@ -76,8 +75,9 @@ class FoundModes:
             "outside_k": found.outside_k,
             "labels": dict(self.origins),
             "unlabeled": dict(self.unlabeled),
-            "missed": [self._record("real", each) for each in found.missed],
-            "invented": [self._record("fake", each) for each in found.invented],
+            "missing": [{**asdict(each), "name": self.name_of("real", each.row)} for each in self.missing],
+            "uncovered": [self._record("real", each) for each in found.uncovered],
+            "outside": [self._record("fake", each) for each in found.outside],
             "summary": list(self.summary),
             "notices": [asdict(item) for item in self.notices],
         }
@@ -96,7 +96,7 @@ class FoundModes:
 @takes_options(ModesOptions)
 @entry_point
 def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> FoundModes:
-    """Find missed and invented modes: clusters of reals without fakes, and of fakes without reals.
+    """Find missing modes, clusters of reals that no fake covers, and clusters of fakes outside of the real manifold.
 
     Args:
         real: Real images or their features, at least 50, as for `Evaluator`.
@@ -108,91 +108,85 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
         DataError: A source cannot be used, the two are of different kinds, or labels do not match their images.
         ResourceError: Weights, device or memory are missing.
     """
-    return find_modes_with(real, fake, ModesOptions(**options))
-
-
-def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundModes:
-    """Implementation of `find_modes`."""
-    embedder, progress = Embedder(options), options.progress
-    with memory_limit(options.max_memory):
-        opened = open_input(real, "real"), open_input(fake, "fake")
-        given = zip((options.real_labels, options.fake_labels), opened, ("real", "fake"), strict=True)
-        labels = [SourceLabels.open(*each, options.bad_images, is_optional=True) for each in given]
-        (reals, fakes), classes, ks = _embedded(*opened, options, embedder, labels)
-        search = partial(
-            modes_of,
-            reals.features,
-            fakes.features,
-            uncovered_k=ks[coverage.name],
-            outside_k=ks[precision.name],
-            clusters=options.clusters,
-            real_labels=None if classes[0] is None else classes[0].labels,
-            fake_labels=None if classes[1] is None else classes[1].labels,
-            seed=options.seed,
-            progress=None if progress is None else partial(_report, progress),
+    given = ModesOptions(**options)
+    embedding = {each.name: getattr(given, each.name) for each in fields(EmbedOptions)}
+    chosen = ScoreOptions(
+        extractor=given.extractor,
+        metrics=[precision.name, coverage.name],
+        k=given.k,
+        control=False,
+        **embedding,
+    )
+    with memory_limit(given.max_memory):
+        run = ScoreRun(real, [chosen])
+        opened = run.opened, run.open_fake(fake)
+        labels = [
+            SourceLabels.open(*each, given.bad_images, is_optional=True)
+            for each in zip((given.real_labels, given.fake_labels), opened, ("real", "fake"), strict=True)
+        ]
+        _ = [each.named for each in labels]  # which checks them
+        run.embed_real()
+        plan = run.plans[0]
+        reals, fakes = run.real[plan.own], run.embed(opened[1], "fake")[plan.own]
+        check_same_weights(reals, fakes)
+        known = [
+            images
+            for each, side in zip(labels, (reals, fakes), strict=True)
+            if (images := each.match(side)) is not None
+        ]
+        labels_of = {images.role: images.labels for images in known}
+        progress = given.progress
+        found = run.on_device(
+            lambda where: modes_of(
+                reals.features,
+                fakes.features,
+                uncovered_k=plan.ks[coverage.name],
+                outside_k=plan.ks[precision.name],
+                clusters=given.clusters,
+                real_labels=labels_of.get("real"),
+                fake_labels=labels_of.get("fake"),
+                seed=given.seed,
+                device=where.device,
+                progress=progress
+                and (lambda done, total: progress("neighbors", 100 * done // max(total, 1), 100)),
+            ),
+            "for the modes",
         )
-        found, fallback = with_cpu_fallback(
-            embedder, lambda where: search(device=where.device), "for the modes"
-        )
-    known = [images for images in classes if images is not None]
+        kinds = RealKinds.fit(reals.features, seed=given.seed)
+        missing, notices = missing_modes(kinds, reals, fakes, Identities.from_features(fakes))
     of_labels = [item for images in known for item in images.notices]
     return FoundModes(
+        missing,
         found,
         reals.source,
         fakes.source,
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        tuple(dict.fromkeys((*image_notices(reals, fakes), *of_labels, *fallback))),
+        tuple(dict.fromkeys((*notices, *image_notices(reals, fakes), *of_labels, *run.notices))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
         passed_over=(reals.passed_over, fakes.passed_over),
     )
 
 
-def _embedded(
-    opened_real: OpenedInput,
-    opened_fake: OpenedInput,
-    options: ModesOptions,
-    embedder: Embedder,
-    labels: Sequence[SourceLabels],
-) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
-    """Features of both sources, their labels, and k by metric."""
-    check_same_kind(opened_real, opened_fake)
-    _ = [each.named for each in labels]  # which checks them
-    chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
-    plan = ScorePlan.from_options(opened_real, chosen)
-    sources = []
-    for opened, role in ((opened_real, "real"), (opened_fake, "fake")):
-        source = SourceFeatures(opened, role, embedder, declared=[plan.own])
-        source.require([plan.own], minimum=plan.needs[role].least)
-        sources.append(source[plan.own])
-    check_same_weights(*sources)
-    classes = [each.match(found) for each, found in zip(labels, sources, strict=True)]
-    return (sources[0], sources[1]), classes, dict(plan.ks)
-
-
-def _report(progress: StageProgress, done: int, total: int) -> None:
-    progress("neighbors", 100 * done // max(total, 1), 100)
-
-
 def sentences_of(modes: Modes) -> tuple[str, str]:
-    """A sentence about missed modes and one about invented modes."""
+    """A sentence about uncovered reals and one about fakes outside."""
     return (
-        _sentence("missed", "reals", "not covered by any fake", modes.missed),
-        _sentence("invented", "fakes", "outside the real manifold", modes.invented),
+        _sentence("uncovered", "reals", "not covered by any fake", modes.uncovered),
+        _sentence("outside", "fakes", "outside the real manifold", modes.outside),
     )
 
 
-def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:
+def _sentence(kind: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:
     worst = [each for each in clusters if each.is_significant]
     if not worst:
-        return f"{verb}: no mode; the numbers of {images} that are {what} are consistent with chance"
+        return f"{kind}: no cluster; the numbers of {images} that are {what} are consistent with chance"
     flagged, size = sum(each.flagged for each in worst), sum(each.size for each in worst)
     expected = sum(each.expected for each in worst)
     plural = "s" if len(worst) > 1 else ""
     text = (
-        f"{verb}: {len(worst)} mode{plural} with {size:,} {images}, of which {flagged:,} are {what} "
+        f"{kind}: {len(worst)} cluster{plural} with {size:,} {images}, of which {flagged:,} are {what} "
         f"({expected:,.0f} expected)"
     )
     classes: dict[str, int] = {}

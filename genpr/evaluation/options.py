@@ -208,7 +208,7 @@ class ModesKeywords(EmbedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ModesOptions(EmbedOptions):
-    """Options of the search for missed and invented modes."""
+    """Options of the search for modes."""
 
     extractor: str | FeatureExtractor | None = option(None, EXTRACTOR, unset="inception", metavar="NAME")
     k: int | None = option(

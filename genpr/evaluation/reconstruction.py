@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, ImageError, UsageError, WeightsError, printable, some
-from genpr.evaluation.diagnostics import SMALL, decoding_notices
+from genpr.evaluation.notices_of_score import SMALL, decoding_notices
 from genpr.evaluation.pairs import pair_sources
 from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions

@@ -17,8 +17,8 @@ from torch import Tensor
 from genpr import __version__
 from genpr.distributed import current_communicator, single_process
 from genpr.errors import FeatureError
-from genpr.evaluation.diagnostics import Evidence, decoding_notices, notices_of
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
+from genpr.evaluation.notices_of_score import Evidence, decoding_notices, notices_of
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import (
     ScorePlan,

@@ -13,7 +13,7 @@ import numpy as np
 
 from genpr.distributed import rank_zero_only
 from genpr.errors import FeatureError, UsageError, printable, some
-from genpr.evaluation.diagnostics import decoding_notices
+from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.options import StatisticsKeywords, StatisticsOptions
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import Identities

@@ -130,6 +130,11 @@ def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:
     return "\n".join([*lines[:at], *entries, *lines[at + 1 :]])
 
 
+def keywords_of(options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option record
+    """The fields of a record as keyword arguments."""
+    return {each.name: getattr(options, each.name) for each in fields(options)}
+
+
 _OF_ONE_RANK = (
     *("device", "weights", "offline", "cache", "cache_dir", "max_memory", "progress"),
     *("quiet", "as_json"),
@@ -143,7 +148,7 @@ _FILES = (  # which another rank may have elsewhere; but all have them, or none
 def shared_options(options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option record, or options by name
     """The options that must be equal on all ranks that compute one score, as plain JSON types."""
     if is_dataclass(options):
-        options = {each.name: getattr(options, each.name) for each in fields(options)}
+        options = keywords_of(options)
     shared = {name: value for name, value in options.items() if name not in _OF_ONE_RANK}
     return {name: value is not None if name in _FILES else _plain(value) for name, value in shared.items()}
 

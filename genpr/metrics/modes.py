@@ -1,4 +1,4 @@
-"""Missed and invented modes: kinds of reals that no fake covers, and kinds of fakes that lie off the reals' manifold.
+"""Clusters of reals that no fake covers, clusters of fakes that lie off the reals' manifold, and missing modes.
 
 Both sets together are clustered. In each cluster the reals that no fake covers (coverage's definition) and the fakes in no
 real's ball (precision's) are counted. If both sets are of one distribution, every way to call n of all images real is
@@ -87,10 +87,10 @@ class ModeCluster:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Missed and invented modes; significant groups first, by excess share."""
+    """Clusters of both sets; significant ones first, by excess share."""
 
-    missed: tuple[ModeCluster, ...]  # clusters by their uncovered reals
-    invented: tuple[ModeCluster, ...]  # the same clusters by their fakes outside
+    uncovered: tuple[ModeCluster, ...]  # clusters by their uncovered reals
+    outside: tuple[ModeCluster, ...]  # the same clusters by their fakes outside
     n_real: int  # reals that were used
     n_fake: int  # fakes that were used
     uncovered_k: int  # k of the balls of reals that were searched for fakes
@@ -113,7 +113,7 @@ def modes_of(
     device: str | torch.device = "auto",
     progress: PairProgress | None = None,
 ) -> Modes:
-    """Find missed and invented modes of (m, d) fakes against (n, d) reals, at least 50 images each and more than any k.
+    """Find uncovered and outside clusters of (m, d) fakes against (n, d) reals, at least 50 images each and more than any k.
 
     Of a set more than 4 times as large as the other, or than `most`, a random part is used; row indices refer to the whole set.
     There are sqrt(min(n, m) / 4) `clusters`, from 2 to 50, unless their number is given. Labels name the class of each
@@ -146,9 +146,9 @@ def modes_of(
 
     expected, p = excess_by_relabeling(is_real, counts, seed=seed)
     uncovered, outside = near.uncovered(is_real, ks[0]), near.outside(is_real, ks[1])
-    missed = mixed.described(cluster_of, is_real, uncovered, real_labels, expected[:count], p[:count])
-    invented = mixed.described(cluster_of, ~is_real, outside, fake_labels, expected[count:], p[count:])
-    return Modes(missed, invented, n, m, *ks, seed)
+    of_reals = mixed.described(cluster_of, is_real, uncovered, real_labels, expected[:count], p[:count])
+    of_fakes = mixed.described(cluster_of, ~is_real, outside, fake_labels, expected[count:], p[count:])
+    return Modes(of_reals, of_fakes, n, m, *ks, seed)
 
 
 def _checked(features: Features, name: str, k: int) -> Tensor:

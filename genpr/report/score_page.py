@@ -135,8 +135,8 @@ def evidence_report(
         real: The source of the reals that was scored. Without it, with features, or with an iterable that can be read only
             once, the page shows no images of this set.
         fake: The source of the fakes, with the same rules.
-        real_labels: Classes of the reals, which name the missed modes, as for `genpr.find_modes`; None takes those in `real`.
-        fake_labels: Classes of the fakes, which name the invented modes; None takes those in `fake`.
+        real_labels: Classes of the reals, which name the clusters, as for `genpr.find_modes`; None takes those in `real`.
+        fake_labels: Classes of the fakes, which name the clusters; None takes those in `fake`.
         policy: How images are decoded; None for the choices of the score with the default limits.
         device: Device of the search for modes.
         progress: Called with "kinds", the progress of the search for modes, and the total.

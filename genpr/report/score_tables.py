@@ -309,8 +309,11 @@ def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
 
 
 def modes_table(found: FoundModes, *, every: bool = False) -> str:
-    """Missed and invented modes: a summary, then a row per significant cluster (all if `every`)."""
-    modes = found.modes
+    """A row per missing mode, a summary of clusters, and a row per significant cluster (all if `every`)."""
+    modes, missing = found.modes, list[dict[str, str]]()
+    for index, mode in enumerate(found.missing, start=1):
+        shares = {"reals": f"{mode.real_share:.1%}", "fakes": f"{mode.fake_share:.1%}"}
+        missing.append({"missing": str(index), **shares, "example": found.name_of("real", mode.row)})
     tables = [_clusters(found, every, is_real=True), _clusters(found, every, is_real=False)]
     features = "features of an unknown extractor" if found.extractor is None else found.extractor.name
     lines = [
@@ -320,17 +323,18 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
         f"{features}, k = {modes.uncovered_k} for uncovered reals and {modes.outside_k} for fakes outside, seed {modes.seed}",
         *label_lines(found.origins, found.unlabeled),
     ]
+    of_missing = [str(Table.of("", missing, texts={"example"}))] if missing else ["missing: no mode"]
     shown = [str(each) for each in tables if each.rows]
     summary, footer = ("\n".join(map(wrapped, each)) for each in (found.summary, lines))
-    return "\n\n".join([summary, *shown, footer])
+    return "\n\n".join([*of_missing, summary, *shown, footer])
 
 
 def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
     from genpr.evaluation.modes import NAMED
 
-    clusters = found.modes.missed if is_real else found.modes.invented
+    clusters = found.modes.uncovered if is_real else found.modes.outside
     heads = (
-        ("missed", "reals", "uncovered", "fakes") if is_real else ("invented", "fakes", "outside", "reals")
+        ("cluster", "reals", "uncovered", "fakes") if is_real else ("cluster", "fakes", "outside", "reals")
     )
     number, size, flagged, others = heads
     records = []

@@ -76,7 +76,7 @@ def select_modes(
     device: torch.device | str = "auto",
     progress: StageProgress | None = None,
 ) -> list[Gallery]:
-    """Uncovered reals by missed modes, and fakes outside the real manifold by invented modes.
+    """Uncovered reals and fakes outside the real manifold by clusters.
 
     `labels` has the class of each real and of each fake; `progress` is called with "kinds" and percent.
     """
@@ -89,7 +89,7 @@ def select_modes(
     uncovered: tuple[Picture, ...] = ()
     outside: tuple[Picture, ...] = ()
     if min(len(reals), len(fakes)) < max(MIN_IMAGES, uncovered_k + 1, outside_k + 1):
-        found = (f"finding modes needs at least {MIN_IMAGES} images of each set",) * 2
+        found = (f"finding clusters needs at least {MIN_IMAGES} images of each set",) * 2
     else:
         modes = modes_of(
             reals.features,
@@ -104,26 +104,26 @@ def select_modes(
             progress=progress and (lambda done, total: progress("kinds", 100 * done // max(total, 1), 100)),
         )
         found = sentences_of(modes)
-        uncovered = _of_modes("real", modes.missed, real.names, "not covered by any fake")
-        outside = _of_modes("fake", modes.invented, fake.names, "outside the real manifold")
+        uncovered = _of_modes("real", modes.uncovered, real.names, "not covered by any fake")
+        outside = _of_modes("fake", modes.outside, fake.names, "outside the real manifold")
     sentences = [f"{share} {capital(text)}." for share, text in zip(shares, found, strict=True)]
     return [
-        Gallery("Missed modes: real images that no fake covers", sentences[0], uncovered),
-        Gallery("Invented modes: fakes outside the real manifold", sentences[1], outside),
+        Gallery("Uncovered clusters: real images that no fake covers", sentences[0], uncovered),
+        Gallery("Outside clusters: fakes outside the real manifold", sentences[1], outside),
     ]
 
 
 def _of_modes(
     role: Role, clusters: Sequence[ModeCluster], names: Sequence[str], what: str
 ) -> tuple[Picture, ...]:
-    """Representative images of each significant mode under a heading with its counts and classes."""
+    """Representative images of each significant cluster under a heading with its counts and classes."""
     pictures = []
     for index, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
         classes = ", ".join(f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3])
         counts = (
             f"{cluster.flagged:,} of {cluster.size:,} {role}s are {what} ({cluster.expected:,.0f} expected)"
         )
-        group = f"Mode {index}: {'; '.join(filter(None, [counts, classes]))}"
+        group = f"Cluster {index}: {'; '.join(filter(None, [counts, classes]))}"
         pictures += [Picture((role, row), names[row], group=group) for row in cluster.rows[:_PER_MODE]]
     return tuple(pictures)
 

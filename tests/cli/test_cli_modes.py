@@ -28,15 +28,18 @@ def files(tmp_path_factory):
     return paths
 
 
-def test_table_lists_missing_modes_in_80_columns(genpr, files):
+def test_tables_have_missing_modes_and_clusters_in_80_columns(genpr, files):
     code, out, err = genpr("modes", *files, "--clusters", 4, "--device", "cpu")
     assert code == 0
     lines = out.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert lines[0].startswith("missed: 1 mode with 50 reals, of which 50 are not covered by any fake (")
-    assert " ".join(lines[:2]).endswith("expected): class 1 100%")
-    assert "invented: no mode;" in out
-    row = next(line for line in lines if line.startswith(("     1  ", "1  ")))
+    assert lines[0].split() == ["missing", "reals", "fakes", "example"]
+    at = next(at for at, line in enumerate(lines) if line.startswith("uncovered: "))
+    summary = " ".join(lines[at : at + 2])
+    assert summary.startswith("uncovered: 1 cluster with 50 reals, of which 50 are not covered by any fake (")
+    assert summary.endswith("expected): class 1 100%")
+    assert "outside: no cluster;" in out
+    row = next(line for line in lines[at:] if line.startswith(("     1  ", "1  ")))
     assert "0.002" in row
     assert "class 1" in row
     assert "\x1b" not in out

@@ -217,7 +217,7 @@ def sides():
 def test_labels_of_both_sets_name_missed_and_invented_modes(sides):
     labels = {"real_labels": sides[1][0], "fake_labels": np.array(sides[1][1])}
     found = find_modes(*sides[0], clusters=5, device="cpu", **labels)
-    assert [found.modes.missed[0].classes[0][0], found.modes.invented[0].classes[0][0]] == ["cat", "eel"]
+    assert [found.modes.uncovered[0].classes[0][0], found.modes.outside[0].classes[0][0]] == ["cat", "eel"]
     assert found.origins == {"real": "real_labels", "fake": "fake_labels"}
     assert found.to_dict()["labels"] == found.origins
     assert modes_table(found).endswith("real labels: real_labels; fake labels: fake_labels")
@@ -245,7 +245,7 @@ def test_labels_of_the_source_are_used(shaded, write_images):
     pairs = [[f"{row:05}.png", kind] for row, kind in enumerate(kinds)]
     (source / "dataset.json").write_text(json.dumps({"labels": pairs}))
     found = find_modes(source, write_images("fake", fake), **OPTIONS)
-    assert found.modes.missed[0].classes[0][0] == "light"
+    assert found.modes.uncovered[0].classes[0][0] == "light"
     assert set(found.origins) == {"real"}, "the fakes have none, and need none"
 
 

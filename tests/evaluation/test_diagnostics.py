@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import genpr
-from genpr.evaluation.diagnostics import input_notices
+from genpr.evaluation.notices_of_score import input_notices
 from genpr.evaluation.result import Identities, result_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, ImageFacts
@@ -83,6 +83,9 @@ def test_missing_modes_are_reported(images):
     kept = np.arange(len(other)) % 10 >= 3
     found, result = codes(real, other[kept])
     assert found == {"missing-modes"}
+    modes = genpr.find_modes(real, other[kept])
+    assert [item for item in result.notices if item.code == "missing-modes"] == list(modes.notices[:1])
+    assert sum(each.real_share for each in modes.missing) == pytest.approx(0.3, abs=0.1)
     shown = message(result, "missing-modes").split("modes: ")[1].split(", ")
     assert {int(row.removeprefix("row ")) % 10 for row in shown} <= {0, 1, 2}
 

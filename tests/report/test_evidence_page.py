@@ -29,7 +29,7 @@ class Pooled:
 
 OPTIONS = {"extractor": Pooled(), "control": False, "intervals": False, "device": "cpu", "cache": False}
 TITLES = [
-    "Missed modes: real images that no fake covers",
+    "Uncovered clusters: real images that no fake covers",
     "Invented modes: fakes outside the real manifold",
     "Least realistic fakes",
     "Fakes nearest to real images",

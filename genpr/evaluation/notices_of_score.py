@@ -25,7 +25,7 @@ from genpr.images.policy import BadImagePolicy, choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.metric import MetricValue
-from genpr.metrics.modes import RealKinds
+from genpr.metrics.modes import MissingKind, RealKinds
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_for_interval
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.suspects import ManifoldDiagnostics
@@ -306,15 +306,23 @@ def diagnose(
         shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
         largest = f"{outliers[0].share:.1%}"
         notices.append(notice("outlier-dominance", count=len(outliers), share=largest, shown=shown))
-    if is_plausible and (of_reals := evidence.kinds()) is not None:
-        fake_ids = evidence.identities[1]
-        fake_rows = torch.tensor(fake_ids.first_rows()) if fake_ids.n_duplicates else None
-        if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
-            facts = {"shown": ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])}
-            facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"
-            facts["fake"] = f"{sum(kind.fake_share for kind in missing):.1%}"
-            notices.append(notice("missing-modes", **facts))
+    if is_plausible:
+        notices += missing_modes(evidence.kinds(), reals, fakes, evidence.identities[1])[1]
     return notices
+
+
+def missing_modes(
+    kinds: RealKinds | None, reals: FeatureSet, fakes: FeatureSet, fake_ids: Identities
+) -> tuple[tuple[MissingKind, ...], list[Notice]]:
+    """The missing modes, and the notice of them, if there are any; of equal fakes, one counts."""
+    rows = torch.tensor(fake_ids.first_rows()) if fake_ids.n_duplicates else None
+    missing = () if kinds is None else kinds.missing(fakes.features, fake_rows=rows)
+    if not missing:
+        return (), []
+    facts = {"shown": ", ".join(reals.name_of(kind.row) for kind in missing[:_SHOWN])}
+    facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"
+    facts["fake"] = f"{sum(kind.fake_share for kind in missing):.1%}"
+    return missing, [notice("missing-modes", count=len(missing), **facts)]
 
 
 def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
