@@ -30,7 +30,7 @@ class Pooled:
 OPTIONS = {"extractor": Pooled(), "control": False, "intervals": False, "device": "cpu", "cache": False}
 TITLES = [
     "Uncovered clusters: real images that no fake covers",
-    "Invented modes: fakes outside the real manifold",
+    "Outside clusters: fakes outside the real manifold",
     "Least realistic fakes",
     "Fakes nearest to real images",
     "Most realistic fakes",
