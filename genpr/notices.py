@@ -69,9 +69,6 @@ near-duplicates warning
 class-ordered-samples warning
     the inception score is {value} in parts of {chunk} images in order, and {shuffled} in the same parts of shuffled images; the fakes appear to be sorted by class, and each part contains few classes
     shuffle the images and score again; published scores use labels in random order
-unbalanced-labels warning
-    {protocol} expects equally many images of each class, but of {classes} classes {smallest} has {least} and {largest} has {most} fakes
-    generate as many images of each class; between balanced and random labels, FID differs by about 0.1
 vendi-not-converged note
     vendi of {n} fakes grows with their number and may not have converged below {needed} (arXiv:2410.21719)
     compare it only at equal numbers of images, or score at least {needed}

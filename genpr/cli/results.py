@@ -8,8 +8,7 @@ from pathlib import Path
 from genpr.cli.options import SOURCE, grouped_option, refuse_given
 from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
-from genpr.evaluation.options import ModesOptions
-from genpr.evaluation.reconstruction_options import FAMILY, ReconstructOptions
+from genpr.evaluation.options import FAMILY, ModesOptions, ReconstructOptions
 from genpr.features.options import keywords_of, option_fields
 
 _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}

@@ -13,15 +13,12 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from genpr.errors import DataError, short
-from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
-from genpr.images.policy import BadImagePolicy, choices_in, reported
+from genpr.images.policy import choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.metric import MetricValue
@@ -65,7 +62,6 @@ class Evidence:
     metrics: Mapping[str, MetricValue]
     deviations: tuple[str, ...]  # from the protocol
     statistics: ReferenceStatistics | None  # mean and covariance in the file of the fakes
-    fake_labels: object  # as given by the user
     neighbors: NeighborScores | None  # the search behind the metrics of neighbors
     counted: tuple[FeatureSet, FeatureSet] | None  # reals and fakes of this search
     diagnostics: ManifoldDiagnostics | None  # None for a search of parts of the sets
@@ -97,7 +93,13 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
     of_precision = metrics.get(precision.name)
     if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
-    notices += _notices_of_fakes(evidence)
+    chunk = plan.protocol.inception_score_split_size
+    if chunk is not None and INCEPTION_SCORE.name in metrics:
+        probabilities = evidence.fake_source[plan.extractors[INCEPTION_SCORE.name]].features
+        score, device = metrics[INCEPTION_SCORE.name].value, evidence.device
+        notices += _order_notices(probabilities, score, chunk=chunk, device=device)
+    if VENDI.name in metrics and len(fakes) < _CONVERGED:
+        notices.append(notice("vendi-not-converged", n=f"{len(fakes):,}", needed=f"{_CONVERGED:,}"))
     if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
         given = [each for each in (plan.statistics, evidence.statistics) if each and not each.decoder]
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
@@ -105,21 +107,6 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         smaller = min(len(reals), len(fakes))
         notices += interval_notices(evidence.neighbors.missing_intervals, plan.ks, smaller)
     return tuple(notices)
-
-
-def _notices_of_fakes(evidence: Evidence) -> list[Notice]:
-    """Notices about the order, the classes and the number of the fakes, for protocols and metrics of fakes alone."""
-    plan, metrics, fakes = evidence.plan, evidence.metrics, evidence.fake_source
-    chunk, name, found = plan.protocol.inception_score_split_size, INCEPTION_SCORE.name, list[Notice]()
-    if chunk is not None and name in metrics:
-        probabilities = fakes[plan.extractors[name]].features
-        found += _order_notices(probabilities, metrics[name].value, chunk=chunk, device=evidence.device)
-    if plan.protocol.balanced_labels:
-        protocol = plan.protocol.name
-        found += _label_notices(fakes.opened, evidence.fakes, evidence.fake_labels, protocol=protocol)
-    if VENDI.name in metrics and len(evidence.fakes) < _CONVERGED:
-        found.append(notice("vendi-not-converged", n=f"{len(evidence.fakes):,}", needed=f"{_CONVERGED:,}"))
-    return found
 
 
 def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
@@ -134,27 +121,6 @@ def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: t
         return []
     facts = {"value": f"{in_order:.4g}", "shuffled": f"{shuffled:.4g}", "chunk": f"{chunk:,}"}
     return [notice("class-ordered-samples", **facts)]
-
-
-def _label_notices(
-    opened: OpenedInput, features: FeatureSet, given: object, *, protocol: str
-) -> list[Notice]:
-    """The notice of unequal numbers of fakes per class, if classes are known and unequal."""
-    try:
-        policy = BadImagePolicy("skip", max_share=1.0)
-        images = SourceLabels.open(given, opened, "fake", policy, is_optional=True).match(features)
-    except DataError:  # the classes are optional here
-        return []
-    if images is None:
-        return []
-    sizes = {label: len(rows) for label, rows in images.rows.items()}
-    least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-    if sizes[most] - sizes[least] <= 1:
-        return []
-    numbers = {"least": f"{sizes[least]:,}", "most": f"{sizes[most]:,}", "classes": f"{len(sizes):,}"}
-    return [
-        notice("unbalanced-labels", protocol=protocol, smallest=short(least), largest=short(most), **numbers)
-    ]
 
 
 def _statistics_notices(

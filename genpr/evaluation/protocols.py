@@ -53,7 +53,6 @@ class EvaluationProtocol:
     # features of published moments by metric, if they differ from the features of the images
     statistics_of: Mapping[str, str] = field(default_factory=dict)
     inception_score_split_size: int | None = None  # images per part of the Inception Score, in order
-    balanced_labels: bool = False  # whether it expects equal numbers of fakes of each class
     prepare: str | None = None  # preparation of decoded images; None allows any
     clip: str | None = None  # extractor of `genpr align`; None without prompts
     # choices that may be changed: "extractor", "metrics", "k", "ties", "sizes"
@@ -205,7 +204,6 @@ _ALL = (
         n_real=10_000,
         n_fake=50_000,
         reference_statistics="published",
-        balanced_labels=True,
         equals="LTH14's fork of torch-fidelity (input1 = real, Inception features) up to its float32 distances",
         measured=False,
         reference="Li et al. 2024, arXiv:2406.11838; LTH14/mar, precision and recall as in its issue 91",
@@ -215,7 +213,6 @@ _ALL = (
         metrics=("fid", "is"),
         n_fake=50_000,
         reference_statistics="published",
-        balanced_labels=True,
         equals="LTH14's fork of torch-fidelity, by the statistics of the same file",
         measured=False,
         reference="Li and He 2025, arXiv:2511.13720; LTH14/JiT",

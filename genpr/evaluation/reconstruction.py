@@ -6,23 +6,33 @@ Images are decoded once for the metrics of pixels, a bounded number at a time, a
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, starmap
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError, ImageError, UsageError, WeightsError, printable, some
+from genpr.errors import (
+    BadImagesError,
+    DataError,
+    ImageError,
+    UsageError,
+    WeightsError,
+    count_of,
+    printable,
+    some,
+)
 from genpr.evaluation.notices_of_score import SMALL, decoding_notices
-from genpr.evaluation.pairs import pair_sources
-from genpr.evaluation.reconstruction_options import FAMILY, ReconstructKeywords, ReconstructOptions
+from genpr.evaluation.options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
@@ -35,7 +45,7 @@ from genpr.features.registry import weights_of, weights_reader
 from genpr.features.source_features import Embedder, SourceFeatures, check_options_of_ranks, with_cpu_fallback
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
-from genpr.images.item import SubsetSource
+from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
@@ -45,11 +55,13 @@ from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
 from genpr.notices import Notice, notice
 from genpr.runtime import state_guard
+from genpr.unicode_forms import normalize
 from genpr.validation import entry_point
 
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
+_INDEX = re.compile(r"\[[0-9]+\]")  # the last part of the names of images in arrays
 _PIXELS = 2**22  # pixels per batch of one source
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
@@ -123,6 +135,64 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         n_identical = int(np.isinf(found.values["psnr"]).sum())
         summary = ReconstructionSummary(len(found.names), n_identical, paired_by)
         return _result(found, notices, summary, embedder, options)
+
+
+def pair_sources(
+    real: ImageSource, fake: ImageSource
+) -> tuple[SubsetSource, SubsetSource, Literal["name", "order"]]:
+    """Two sources in one order: unchanged if both have numbered images, else paired by relative names without suffix.
+
+    Raises:
+        BadImagesError: Names without a partner, or several images of one name ("bad-pairs"; `bad` has all of them).
+        DataError: Different numbers of images ("pair-count"), or only one source has names ("pair-names").
+    """
+    names = [_names(real), _names(fake)]
+    labels = [printable(each.name) for each in (real, fake)]
+    numbered = [all(_INDEX.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
+    if numbered[0] is not numbered[1]:
+        text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
+        text += "write the array as image files that have the names of the folder"
+        raise DataError(text, code="pair-names", path=fake.name)
+    rows: Sequence[int] = range(len(names[1]))
+    if not numbered[0]:
+        keys = [[normalize("NFC", stem_of(name)) for name in each] for each in names]
+        _check_names(names, keys, labels)
+        row_of = {key: row for row, key in enumerate(keys[1])}
+        rows = [row_of[key] for key in keys[0]]
+    elif len(names[0]) != len(rows):
+        text = f"{labels[1]} has {count_of(len(rows), 'image')}, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
+        raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
+    parts = SubsetSource(real.name, real, range(len(rows))), SubsetSource(fake.name, fake, rows)
+    return *parts, "order" if numbered[0] else "name"
+
+
+def _names(source: ImageSource) -> list[str]:
+    names, total = source.names(), known_length(source)
+    if names is not None:
+        return list(names)
+    return [f"[{row}]" for row in range(sum(1 for _ in source) if total is None else total)]
+
+
+def _check_names(
+    names: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], labels: Sequence[str]
+) -> None:
+    """Raise an error for names without a partner, and for names that occur more than once."""
+    bad = []
+    for side, role in enumerate(("reconstruction", "original")):
+        others, counts = set(keys[1 - side]), Counter(keys[side])
+        for name, key in zip(names[side], keys[side], strict=True):
+            if counts[key] > 1:
+                code, reason = "ambiguous-name", "the name of another image except for the suffix"
+            elif key not in others:
+                code, reason = "no-partner", f"no {role} in {labels[1 - side]}"
+            else:
+                continue
+            bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
+    if bad:
+        total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
+        text = f"of {total}, {len(bad):,} cannot be paired: {some([str(each) for each in bad], 5, longest=100)}. "
+        text += "Images are paired by their path relative to the source, without suffix"
+        raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
 
 
 def _order_notices(parts: Sequence[SubsetSource], paired_by: str) -> list[Notice]:

@@ -372,7 +372,6 @@ class Reference:
             metrics=metrics,
             deviations=self._deviations(metrics, len(fake[plan.main])),
             statistics=statistics,
-            fake_labels=None if self._labels is None else self._labels.options.fake_labels,
             neighbors=neighbors,
             counted=scores.counted,
             diagnostics=diagnostics,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import printable
-from genpr.evaluation.reconstruction_options import METRICS
+from genpr.evaluation.options import PAIR_METRICS
 from genpr.storage import (
     atomic_path,
     check_output,
@@ -50,7 +50,7 @@ def _is_table(head: bytes) -> bool:
     """Whether a file has the columns of samples, ranks or pairs; with further ones, the table is of the user."""
     columns = tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
     pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
-    is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(METRICS)
+    is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(PAIR_METRICS)
     return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS}
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import sentences_of
+from genpr.evaluation.options import FAMILY
 from genpr.evaluation.per_image import PerImageScores
-from genpr.evaluation.reconstruction_options import FAMILY
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MIN_IMAGES, modes_of
 from genpr.metrics.registry import ALL_METRICS

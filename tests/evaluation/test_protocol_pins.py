@@ -79,7 +79,6 @@ def test_protocols_pin_the_published_settings(name, metrics, counted, extractor,
     assert protocol.free == set(free.split())
     published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval", "fdr6"), "published")
     assert protocol.reference_statistics == {"adm": "with images", **published}.get(name)
-    assert protocol.balanced_labels == (name in {"mar", "jit"})
     prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32"), "fdr6": ("center-crop:256", None)}
     assert (protocol.prepare, protocol.clip) == prepared.get(name, (None, None))
     assert protocol.inception_score_split_size == (5_000 if name == "adm" else None)

@@ -16,9 +16,8 @@ from raising import raising
 import genpr
 from genpr.errors import BadImagesError, DataError, UsageError, WeightsError
 from genpr.evaluation.compare import compare
-from genpr.evaluation.pairs import pair_sources
-from genpr.evaluation.reconstruction import reconstruct_with
-from genpr.evaluation.reconstruction_options import ReconstructOptions
+from genpr.evaluation.options import ReconstructOptions
+from genpr.evaluation.reconstruction import pair_sources, reconstruct_with
 from genpr.evaluation.result import result_of
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance
 from genpr.features.weights import Weights
