@@ -90,11 +90,11 @@ def score_with(
         opened = run.open_fake(fake)
         scorer = run.class_scorer(opened, classes)
         run.embed_real()
-        run.check_images(images)
+        by_image = images != "none" and run.has_images(required=images == "required")
         fakes = run.embed(opened, "fake")
         run.embed_held_out(like_fakes=score_held_out)
         like_fakes = run.held_out.limited_to(fakes.n) if score_held_out and run.held_out is not None else None
-        by_image, scored = run.has_images(images), []
+        scored = []
         for index in range(len(choices)):
             run.fit(index)
             held_out = None if like_fakes is None else run.score(like_fakes, index).result
@@ -177,37 +177,29 @@ class ScoreRun:
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""
-        self.references[index] = self.on_device(partial(self._fitted, self.plans[index]))
+        self.references[index] = self.on_device(partial(self._fitted, index))
         self.references[index].check_ranks()
 
-    def _fitted(self, plan: ScorePlan, embedder: Embedder) -> Reference:
+    def _fitted(self, index: int, embedder: Embedder) -> Reference:
+        plan = self.plans[index]
         kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
         return Reference(plan, self.real, embedder, kept, self.labels)
 
-    def on_device(
-        self,
-        work: Callable[[Embedder], T],
-        what: str = "for the metrics",
-        *,
-        embedder: Embedder | None = None,
-    ) -> T:
+    def on_device(self, work: Callable[[Embedder], T], what: str = "for the metrics") -> T:
         """Run `work(embedder)`, and again on the CPU if the GPU has too little memory; notices are kept."""
-        value, notices = with_cpu_fallback(embedder or self.embedder, work, what)
+        value, notices = with_cpu_fallback(self.embedder, work, what)
         self.notices |= dict.fromkeys(notices)
         return value
 
-    def check_images(self, images: ImageValues) -> None:
-        """Raise an error if values of images are required and cannot be computed."""
-        if images == "required":
-            check_samples(self.plans[0], self.real[self.plans[0].main])
-
-    def has_images(self, images: ImageValues) -> bool:
-        """Whether values of images are computed."""
+    def has_images(self, *, required: bool) -> bool:
+        """Whether values of images can be computed; an error if they are required."""
         try:
-            self.check_images("required")
+            check_samples(self.plans[0], self.real[self.plans[0].main])
         except GenprError:
+            if required:
+                raise
             return False
-        return images != "none"
+        return True
 
     def score(
         self,
@@ -219,15 +211,14 @@ class ScoreRun:
     ) -> Scored:
         """Score embedded fakes by the plan of an index."""
 
-        def work(embedder: Embedder) -> Result | PerImageScores:
+        def work(embedder: Embedder) -> tuple[Result, PerImageScores | None]:
             if embedder is not self.references[index].embedder:
-                self.references[index] = self._fitted(self.plans[index], embedder)
-            reference = self.references[index]
-            return reference.per_image(fakes) if by_image else reference.score(fakes)
+                self.references[index] = self._fitted(index, embedder)
+            return self.references[index].score(fakes, by_image=by_image)
 
-        found = self.on_device(work, embedder=self.references[index].embedder)
-        images = found if isinstance(found, PerImageScores) else None
-        result = found.result if isinstance(found, PerImageScores) else found
+        fitted = self.references[index].embedder  # on the CPU, if the GPU had too little memory for the reals
+        (result, images), notices = with_cpu_fallback(fitted, work, "for the metrics")
+        self.notices |= dict.fromkeys(notices)
         result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self.notices))))
         classes = None if scorer is None else scorer.score(self.real, fakes, result)
         result = result if classes is None else classes.overall
@@ -363,7 +354,7 @@ class Evaluator:
             >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
             'row 179'
         """
-        found = self._score(fake, cache=cache, classes=classes, images="required").images
+        found = self._score(fake, cache=cache, classes=classes, by_image=True).images
         assert found is not None
         return found
 
@@ -393,12 +384,12 @@ class Evaluator:
         *,
         cache: bool | None = None,
         classes: ClassOptions | None = None,
-        images: ImageValues = "none",
+        by_image: bool = False,
     ) -> Scored:
         run = self._run
         with self._limit():
-            run.check_images(images)
+            by_image = by_image and run.has_images(required=True)
             opened = run.open_fake(fake)
             scorer = run.class_scorer(opened, classes)
             fakes = run.embed(opened, "fake", cache=cache)
-            return run.score(fakes, scorer=scorer, by_image=images != "none")
+            return run.score(fakes, scorer=scorer, by_image=by_image)

