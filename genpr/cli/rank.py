@@ -23,7 +23,7 @@ from genpr.cli.options import (
 from genpr.cli.output import PageOutput
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.options import option
+from genpr.features.options import keywords_of, option
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -88,7 +88,7 @@ def command(
 
         checkpoints: Mapping[str, object] = by_name(sources[1:])
         with progress_bars(quiet=output.quiet) as progress:
-            evaluator = Evaluator.from_options(sources[0], replace(options, progress=progress))
+            evaluator = Evaluator(sources[0], **keywords_of(replace(options, progress=progress)))
             if flags.generator is not None:
                 images_of = flags.images_of(flags.n or evaluator.n_real, options)
                 checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}

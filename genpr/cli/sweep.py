@@ -25,7 +25,7 @@ from genpr.cli.options import (
 )
 from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib, input_paths
 from genpr.evaluation.options import ScoreOptions
-from genpr.features.options import option
+from genpr.features.options import keywords_of, option
 from genpr.report.files import check_sweep
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def command(
     def swept(options: ScoreOptions) -> Sweep:
         if flags.generator is not None:  # its errors are reported before the reals are embedded
             loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
-        evaluator = Evaluator.from_options(real, options)
+        evaluator = Evaluator(real, **keywords_of(options))
         objective.check(evaluator.metrics)
         sources: Mapping[float, object] = dict(points)
         if flags.generator is not None:

@@ -22,7 +22,7 @@ from genpr.cli.options import (
 from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.options import option
+from genpr.features.options import keywords_of, option
 from genpr.storage import check_outside
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
         from genpr.checkpoints.generator import checkpoints_at
         from genpr.evaluation.evaluator import Evaluator
 
-        evaluator = Evaluator.from_options(real, options)
+        evaluator = Evaluator(real, **keywords_of(options))
         source_of: SourceOf = samples_at
         if flags.generator is not None:
             images_of = flags.images_of(flags.n or evaluator.n_real, options)

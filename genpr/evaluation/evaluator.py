@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -88,7 +88,7 @@ def score_with(
     with memory_limit(choices[0].max_memory):
         run = ScoreRun(real, choices)
         opened = run.open_fake(fake)
-        scorer = run.class_scorer(opened, classes)
+        scorer = None if classes is None else run.class_scorer(opened, classes)
         run.embed_real()
         by_image = images != "none" and run.has_images(required=images == "required")
         fakes = run.embed(opened, "fake")
@@ -136,10 +136,8 @@ class ScoreRun:
             self.labels.check(opened)
         return opened
 
-    def class_scorer(self, opened: OpenedInput, options: ClassOptions | None) -> ClassScorer | None:
-        """What scores each class of the fakes, if it is requested."""
-        if options is None:
-            return None
+    def class_scorer(self, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
+        """What scores each class of the fakes."""
         return ClassScorer(self.plans[0], self.embedder, opened=(self.opened, opened), **options)
 
     def embed_real(self) -> None:
@@ -253,20 +251,10 @@ class Evaluator:
 
     @entry_point
     def __init__(self, real: object, **options: Unpack[ScoreKeywords]) -> None:
-        self._fit(real, ScoreOptions(**options))
-
-    @classmethod
-    @entry_point
-    def from_options(cls, real: object, options: ScoreOptions) -> Self:
-        """An evaluator from a record of options."""
-        evaluator = cls.__new__(cls)
-        evaluator._fit(real, options)
-        return evaluator
-
-    def _fit(self, real: object, options: ScoreOptions) -> None:
-        self._limit = partial(memory_limit, options.max_memory, trim=True)
+        chosen = ScoreOptions(**options)
+        self._limit = partial(memory_limit, chosen.max_memory, trim=True)
         with self._limit():
-            self._run = ScoreRun(real, [options])
+            self._run = ScoreRun(real, [chosen])
             self._run.embed_real()
             self._run.embed_held_out()
             self._run.fit()
@@ -390,6 +378,6 @@ class Evaluator:
         with self._limit():
             by_image = by_image and run.has_images(required=True)
             opened = run.open_fake(fake)
-            scorer = run.class_scorer(opened, classes)
+            scorer = None if classes is None else run.class_scorer(opened, classes)
             fakes = run.embed(opened, "fake", cache=cache)
             return run.score(fakes, scorer=scorer, by_image=by_image)

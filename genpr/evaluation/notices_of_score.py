@@ -169,8 +169,16 @@ def input_notices(
             "calibrated": calibrated * (n_fake > n_real),
         }
         notices.append(notice("unequal-n", **sizes))
-    notices += [*_identical(real_ids, fake_ids), *image_notices(real, fake)]
-    return tuple(dict.fromkeys(notices))
+    shared = fake_ids.n_shared_with(real_ids)
+    if real_ids.distinct == fake_ids.distinct:
+        notices.append(notice("same-input"))
+    elif shared > _COPIES_SHARE * len(fake_ids.rows):
+        notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake_ids.rows):,}"))
+    for role, ids in (("real", real_ids), ("fake", fake_ids)):
+        if ids.n_duplicates > _DUPLICATES_SHARE * len(ids.rows):
+            facts = {"role": role, "count": f"{ids.n_duplicates:,}", "total": f"{len(ids.rows):,}"}
+            notices.append(notice("duplicates", **facts))
+    return tuple(dict.fromkeys((*notices, *image_notices(real, fake))))
 
 
 def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
@@ -198,32 +206,13 @@ def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
 
 def _decoded_unlike(real: Mapping[str, str], fake: Mapping[str, str]) -> list[Notice]:
     """The notice of different decoding options, if both are known."""
-    if not real or not fake or real == fake:
+    if not real or not fake or choices_in(real) == choices_in(fake):
         return []
-    ours, theirs = choices_in(real), choices_in(fake)
-    return (
-        []
-        if ours == theirs
-        else [notice("decoded-differently", real=_choices_shown(ours), fake=_choices_shown(theirs))]
+    ours, theirs = (
+        ", ".join(f"{name} {value}" for name, value in choices_in(each).items()) or "the defaults"
+        for each in (real, fake)
     )
-
-
-def _choices_shown(choices: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in choices.items()) or "the defaults"
-
-
-def _identical(real: Identities, fake: Identities) -> list[Notice]:
-    notices = []
-    shared = fake.n_shared_with(real)
-    if real.distinct == fake.distinct:
-        notices.append(notice("same-input"))
-    elif shared > _COPIES_SHARE * len(fake.rows):
-        notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake.rows):,}"))
-    for role, ids in (("real", real), ("fake", fake)):
-        if ids.n_duplicates > _DUPLICATES_SHARE * len(ids.rows):
-            facts = {"role": role, "count": f"{ids.n_duplicates:,}", "total": f"{len(ids.rows):,}"}
-            notices.append(notice("duplicates", **facts))
-    return notices
+    return [notice("decoded-differently", real=ours, fake=theirs)]
 
 
 def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:

@@ -100,7 +100,7 @@ class Reference:
         self._control = control_of(plan, self.real, embedder) if plan.control else None
         self._fit_seconds = {"control": time.perf_counter() - started}
         started = time.perf_counter()
-        self._given = _gaussians(plan.given)
+        self._given = _gaussians(plan.given) if plan.given else {}
         # What each metric of distributions needs of the reals, on the first rank, which computes these metrics for all.
         self._distances: dict[str, Tensor | Gaussian | None] = {
             name: None for name in plan.extractors if isinstance(METRICS[name], DistributionMetric)
@@ -193,7 +193,7 @@ class Reference:
         ):
             given = given_moments(beside, plan.extractors, plan.own, plan.protocol)
             self._check_fakes(fakes, beside, given)
-        scores = self.values(fakes, _gaussians(given))
+        scores = self.values(fakes, _gaussians(given) if given else {})
         metrics, extractors = self._described(fakes, scores.values)
         diagnostics, neighbors = None, scores.neighbors
         pairs = zip(scores.counted or (), (self.real, fakes), strict=False)
@@ -259,7 +259,7 @@ class Reference:
             fakes, seed = fake[plan.own], self.embedder.options.seed
             limit = self._limit(len(self.real[plan.own]), len(fakes))
             reals, fitted = self._fitted_neighbors(limit)
-            counted = reals, _chosen(fakes, limit, seed)
+            counted = reals, fakes if limit is None else _chosen(fakes, limit, seed)
             neighbors = fitted.score(counted[1].features, self._progress)
             values |= neighbors.values
             if limit is not None:
@@ -296,7 +296,8 @@ class Reference:
         """At most `limit` reals, and these fitted for the metrics of neighbors; kept by limit."""
         if limit not in self._fits:
             plan, seed = self.plan, self.embedder.options.seed
-            reals = _chosen(self.real[plan.own], limit, seed)
+            reals = self.real[plan.own]
+            reals = reals if limit is None else _chosen(reals, limit, seed)
             fitted = NeighborMetrics(
                 reals.features,
                 ks=plan.ks,
@@ -437,9 +438,9 @@ def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Con
     return Control(reals.n, fakes.n, values, nulls)
 
 
-def _chosen(features: FeatureSet, limit: int | None, seed: int) -> FeatureSet:
+def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
     """At most `limit` random rows."""
-    if limit is None or limit >= len(features):
+    if limit >= len(features):
         return features
     return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
 

@@ -28,7 +28,7 @@ def given_evaluator(real: object, options: ScoreOptions, chosen: Collection[str]
     """
     own = [each.name for each in fields(ScoreOptions)]
     if not isinstance(real, Evaluator):
-        real = Evaluator.from_options(real, ScoreOptions(**{name: getattr(options, name) for name in own}))
+        real = Evaluator(real, **{name: getattr(options, name) for name in own})
     elif wrong := [name for name in own if name in chosen]:
         text = f"{', '.join(wrong)} cannot be set for an existing Evaluator; set it when you create the Evaluator"
         raise UsageError(text, code="bad-option")

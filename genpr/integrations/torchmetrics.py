@@ -24,7 +24,7 @@ from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.inputs import OpenedImages
-from genpr.features.options import shared_options, takes_options
+from genpr.features.options import keywords_of, shared_options, takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorLike
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.images.decode import decoder_versions
@@ -296,7 +296,7 @@ class PrecisionRecallDensityCoverage(Metric):
         assert reals.identities is not None
         key = hashlib.sha256(reals.identities.numpy().tobytes()).digest()
         if self._fitted is None or self._fitted[0] != key:
-            self._fitted = (key, Evaluator.from_options(reals, self._options))
+            self._fitted = (key, Evaluator(reals, **keywords_of(self._options)))
         return self._fitted[1]
 
     def __getstate__(self) -> dict[str, Any]:

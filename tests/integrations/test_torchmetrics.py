@@ -76,8 +76,10 @@ def test_reals_may_be_given_as_an_evaluator(numbers, evaluator, write_images):
 
 def test_reset_removes_reals_unless_they_are_kept(numbers, monkeypatch):
     fitted = []
-    fit = genpr.Evaluator.from_options
-    monkeypatch.setattr(genpr.Evaluator, "from_options", lambda *sides: fitted.append(0) or fit(*sides))
+    fit = genpr.Evaluator
+    monkeypatch.setattr(
+        "genpr.integrations.torchmetrics.Evaluator", lambda *of, **how: fitted.append(0) or fit(*of, **how)
+    )
     metric = fill(metric_of(reset_real_features=False))
     metric.compute()
     metric.reset()
