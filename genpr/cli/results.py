@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from genpr.cli.options import SOURCE, grouped_option, refuse_given
 from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
 from genpr.evaluation.options import FAMILY, ModesOptions, ReconstructOptions
 from genpr.features.options import keywords_of, option_fields
+
+T = TypeVar("T")
 
 _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
 
@@ -29,12 +33,7 @@ def modes(real: str, fake: str, *, options: ModesOptions, every: bool, output: T
     from genpr.evaluation.modes import find_modes
     from genpr.report.score_tables import modes_table
 
-    found = output.run(
-        lambda real, fake, options: find_modes(real, fake, **keywords_of(options)),
-        real,
-        fake,
-        options=options,
-    )
+    found = output.run(_by_keywords(find_modes), real, fake, options=options)
     output.show(found.notices, found.to_json() if output.as_json else modes_table(found, every=every))
 
 
@@ -115,7 +114,12 @@ def entities(expected: str, found: str, *, options: EntityOptions, output: Score
         words = {"vocabulary": options.vocabulary, "exclude": options.exclude}
         result = score_entities(Path(expected), found, **words, seed=options.seed)
     else:
-        from genpr.conditional.recognition import score_entities_with
+        from genpr.conditional.recognition import score_entities_in_images
 
-        result = output.run(score_entities_with, Path(expected), found, options=options)
+        result = output.run(_by_keywords(score_entities_in_images), Path(expected), found, options=options)
     return output.finish(result, partial(html_report, result))
+
+
+def _by_keywords(compute: Callable[..., T]) -> Callable[..., T]:
+    """A function of two sources and an option record, from one that takes the options as keywords."""
+    return lambda first, second, options: compute(first, second, **keywords_of(options))

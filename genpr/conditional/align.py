@@ -19,6 +19,7 @@ from torch import Tensor
 from genpr.conditional.options import AlignKeywords, AlignOptions
 from genpr.conditional.prompt_ranking import (
     ImageRank,
+    PoolRanking,
     PromptAssignment,
     clip_score,
     image_ranks,
@@ -35,7 +36,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, require_all_weights
-from genpr.features.source_features import Embedder, ExtractorLike, with_cpu_fallback
+from genpr.features.source_features import Embedder, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.metric import MetricValue
@@ -105,46 +106,64 @@ def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> 
 
 
 def align_with(images: object, prompts: object, options: AlignOptions) -> Aligned:
-    """Implementation of `align`, with the values of each image."""
+    """`align`, with the values of each image."""
     with memory_limit(options.max_memory):
-        return _aligned(images, prompts, options, Embedder(options))
-
-
-def _aligned(images: object, prompts: object, options: AlignOptions, embedder: Embedder) -> Aligned:
-    extractor: ExtractorLike = options.extractor
-    if isinstance(extractor, str):
-        extractor = canonical_name(extractor)
-    opened, table = open_input(images, "fake"), open_prompts(prompts)
-    check_number(table, options.recipe)
-    require_all_weights([extractor], options)
-    features, captions = embed_matched(
-        opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
+        embedder, extractor = Embedder(options), options.extractor
+        if isinstance(extractor, str):
+            extractor = canonical_name(extractor)
+        opened, table = open_input(images, "fake"), open_prompts(prompts)
+        check_number(table, options.recipe)
+        require_all_weights([extractor], options)
+        features, captions = embed_matched(
+            opened, "images", table, extractor, embedder, check=lambda captions: _assignment(captions, table)
+        )
+        assignment = _assignment(captions, table)
+        encoder = text_encoder_for(extractor, embedder)
+        started = time.perf_counter()
+        texts = [options.prefix + text for text in assignment.texts]
+        report = None if options.progress is None else partial(options.progress, "prompts")
+        vectors = encoder.encode_text(texts, progress=report)
+        encoded = time.perf_counter()
+        check_pair(features, encoder, vectors, assignment.texts)
+        (by_image, by_text, score, ranks), notices = with_cpu_fallback(
+            embedder, lambda on: _rank(features, assignment, vectors, options, on), "for the ranking"
+        )
+    failures, truncated = worst_first(ranks), encoder.truncated(texts)
+    summary = AlignmentSummary(
+        pool=by_image.pool,
+        n_prompts=len(texts),
+        n_truncated=None if truncated is None else sum(truncated),
+        failures=tuple(each.shown() for each in failures[:_MAX_FAILURES]),
+        n_failures=len(failures),
+        image_pool=by_text.pool,
+        n_units=assignment.n_units,
+        captions=max(map(len, assignment.of_image)),
+        prefix=options.prefix,
+        tokenizer=encoder.info.tokenizer,
+        context=encoder.info.context,
     )
-    assignment = _assignment(captions, table)
-    encoder = text_encoder_for(extractor, embedder)
-    started = time.perf_counter()
-    texts = [options.prefix + text for text in assignment.texts]
-    report = None if options.progress is None else partial(options.progress, "prompts")
-    vectors = encoder.encode_text(texts, progress=report)
-    encoded = time.perf_counter()
-    check_pair(features, encoder, vectors, assignment.texts)
-    ranked, notices = with_cpu_fallback(
-        embedder, lambda on: _rank(features, assignment, vectors, options, on), "for the ranking"
-    )
-    summary = _summary(ranked, assignment, texts, options.prefix, encoder)
     deviations = () if options.recipe is None else options.recipe.deviations(None, len(features))
     own = list(_notices(summary, vectors, encoder, options.distractors + 1, features))
     if deviations:
         own.insert(0, notice("protocol-not-met", protocol=options.protocol, what="; ".join(deviations)))
+    # Units are sorted by their texts, so the halves and the hash do not depend on the order of images.
+    n, content = len(texts), assignment.content
+    side = text_side(table.origin, "prompts", n=n, content=content, order=content)
+    n_duplicates = sum(map(len, assignment.of_image)) - n
+    (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
+    values |= others | {"alignment.clip_score": score}
+    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
     result = conditional_result(
         features.extractor,
         protocol=options.protocol,
         deviations=deviations,
         ties="expected",
-        metrics=_values(ranked, options, encoder.name),
-        undefined=tuple(ranked.undefined),
+        metrics={
+            name: replace(each, variant=variant, extractor=encoder.name) for name, each in values.items()
+        },
+        undefined=(*undefined, *lacking),
         notices=tuple(dict.fromkeys((*own, *notices))),
-        real=_prompt_side(assignment, table.origin, encoded - started),
+        real=replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=encoded - started),
         fake=SideSummary.from_features(features, Identities.from_features(features)),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
         device=str(embedder.device),
@@ -153,7 +172,7 @@ def _aligned(images: object, prompts: object, options: AlignOptions, embedder: E
         alignment=summary,
     )
     hashes = None if features.identities is None else features.identities.numpy()
-    return Aligned(result, ranked.ranks, assignment, hashes)
+    return Aligned(result, ranks, assignment, hashes)
 
 
 def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignment:
@@ -166,20 +185,10 @@ def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignmen
     return assignment
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    """Values of rankings, names of those without, the rank of each image, and the pool sizes of images and prompts."""
-
-    values: dict[str, MetricValue]
-    undefined: list[str]
-    ranks: Sequence[ImageRank]
-    pools: tuple[int, int]
-
-
 def _rank(
     features: FeatureSet, assignment: PromptAssignment, vectors: Tensor, options: AlignOptions, on: Embedder
-) -> _Ranked:
-    """Rank texts by each image, and images by the text of each pair of image and text."""
+) -> tuple[PoolRanking, PoolRanking, MetricValue, list[ImageRank]]:
+    """Rankings of texts by each image, and of images by the text of each pair of image and text; the CLIPScore; ranks."""
     images = features.features.float()
     report = None if options.progress is None else partial(options.progress, "ranking")
     rank = partial(
@@ -190,46 +199,10 @@ def _rank(
     image, text = assignment.pairs
     own = [[row] for row in image.tolist()]
     by_text = rank(vectors[torch.from_numpy(text)], images, own, (units[1][text], units[0]))
-    (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
     similarity = FeaturePairs(images, vectors)
-    score = {"alignment.clip_score": clip_score(assignment, similarity, seed=options.seed)}
     names = [features.name_of(row) for row in range(len(features))]
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
-    return _Ranked(values | others | score, undefined + lacking, ranks, (by_image.pool, by_text.pool))
-
-
-def _values(ranked: _Ranked, options: AlignOptions, encoder: str) -> dict[str, MetricValue]:
-    """The metrics of rankings with their variants."""
-    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    return {name: replace(each, variant=variant, extractor=encoder) for name, each in ranked.values.items()}
-
-
-def _prompt_side(assignment: PromptAssignment, origin: str, seconds: float) -> SideSummary:
-    n, content = len(assignment.texts), assignment.content
-    n_duplicates = sum(map(len, assignment.of_image)) - n
-    # Units are sorted by their texts, so the halves and the hash do not depend on the order of images.
-    side = text_side(origin, "prompts", n=n, content=content, order=content)
-    return replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=seconds)
-
-
-def _summary(
-    ranked: _Ranked, assignment: PromptAssignment, texts: list[str], prefix: str, encoder: TextEncoder
-) -> AlignmentSummary:
-    failures = worst_first(ranked.ranks)
-    truncated = encoder.truncated(texts)
-    return AlignmentSummary(
-        pool=ranked.pools[0],
-        n_prompts=len(texts),
-        n_truncated=None if truncated is None else sum(truncated),
-        failures=tuple(each.shown() for each in failures[:_MAX_FAILURES]),
-        n_failures=len(failures),
-        image_pool=ranked.pools[1],
-        n_units=assignment.n_units,
-        captions=max(map(len, assignment.of_image)),
-        prefix=prefix,
-        tokenizer=encoder.info.tokenizer,
-        context=encoder.info.context,
-    )
+    return by_image, by_text, clip_score(assignment, similarity, seed=options.seed), ranks
 
 
 def _notices(

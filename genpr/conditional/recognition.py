@@ -86,13 +86,9 @@ def score_entities_in_images(
         >>> result["entity.recall"], result.entities.rows[0].entity
         (0.8333333333333334, 'night')
     """
-    return score_entities_with(expected, images, EntityOptions(classifier=classifier, **options))
-
-
-def score_entities_with(expected: object, images: object, options: EntityOptions) -> Result:
-    """Implementation of `score_entities_in_images`."""
-    with memory_limit(options.max_memory):
-        return _score(expected, images, options, Embedder(options))
+    given = EntityOptions(classifier=classifier, **options)
+    with memory_limit(given.max_memory):
+        return _score(expected, images, given, Embedder(given))
 
 
 def _score(expected: object, images: object, options: EntityOptions, embedder: Embedder) -> Result:
