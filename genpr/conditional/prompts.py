@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from genpr.errors import DataError, printable, short
 from genpr.evaluation.protocols import EvaluationProtocol
@@ -44,7 +44,7 @@ def open_prompts(prompts: object) -> Prompts:
     """Read the prompts of images.
 
     `prompts` is a `.csv` or `.tsv` with a name and a prompt per line; a `.jsonl` with objects ({"file_name": ..., "text": ...}); a
-    `.json` that maps names to prompts, or COCO's captions; a `.txt` with a prompt per line in the order of the images; a folder
+    `.json` that maps names to prompts; a `.txt` with a prompt per line in the order of the images; a folder
     with a `.txt` for each image, whose lines are its prompts, which may be the folder of the images; a mapping from
     name to prompt or prompts; or prompts, or lists of them, in the order of the images.
     """
@@ -56,8 +56,7 @@ def open_prompts(prompts: object) -> Prompts:
     if path is not None and path.suffix.lower() == ".txt":
         rows = [TableRow(f"line {at}", {"prompt": line}) for at, line in enumerate(_lines(path), 1)]
         return _joined(rows, str(path))
-    rows, origin = read_records(prompts, _FORMAT, lambda value: _coco(value, str(path)))
-    return _joined(rows, origin)
+    return _joined(*read_records(prompts, _FORMAT))
 
 
 def check_number(prompts: Prompts, recipe: EvaluationProtocol | None) -> None:
@@ -84,24 +83,6 @@ def _folder_rows(folder: Path) -> list[TableRow]:
         lines = [line for line in _lines(folder / member, SMALL_TEXT_BYTES) if line.strip()]
         rows.append(TableRow(member, {"id": stem_of(member), "prompt": lines or ""}))
     return rows
-
-
-def _coco(value: Any, origin: str) -> list[Any] | None:  # noqa: ANN401 - any JSON
-    """COCO's captions: `images` with id and file_name, `annotations` with image_id and caption; None for other files."""
-    if not isinstance(value, dict) or not isinstance(value.get("annotations"), list):
-        return None
-    try:
-        names = {each["id"]: each["file_name"] for each in value["images"]}
-        if len(names) < len({(each["id"], each["file_name"]) for each in value["images"]}):
-            raise _FORMAT.error(
-                origin, "two of its images have one id, as in joined files", code="duplicate-ids"
-            )
-        return [
-            {"file": names[each["image_id"]], "caption": each["caption"]} for each in value["annotations"]
-        ]
-    except (KeyError, TypeError) as error:
-        reason = f"images need id and file_name, annotations image_id and caption ({error!r})"
-        raise _FORMAT.error(origin, reason) from error
 
 
 def _joined(rows: Sequence[TableRow], origin: str) -> Prompts:

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -130,12 +130,10 @@ def delimiter_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def read_table(
-    path: Path, form: TableFormat, records: Callable[[Any], list[Any] | None] | None = None
-) -> Iterator[TableRow]:
+def read_table(path: Path, form: TableFormat) -> Iterator[TableRow]:
     """Iterate over the rows of a .csv, .tsv, .jsonl or .json file; files with another suffix are read as .jsonl.
 
-    A JSON file has a list of objects, or an object of id -> value; `records` extracts objects from other structures.
+    A JSON file has a list of objects, or an object of id -> value.
 
     Raises:
         UsageError: The file does not exist ("path-not-found").
@@ -148,7 +146,7 @@ def read_table(
     if suffix in {".csv", ".tsv"}:
         rows = _csv_table(text, origin, delimiter_of(path), form)
     elif suffix == ".json":
-        rows = _json_table(text, origin, form, records)
+        rows = _json_table(text, origin, form)
     else:
         rows = _json_lines_table(text, origin, form)
     first = next(rows, None)
@@ -192,19 +190,15 @@ def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[Tab
             yield _json_row(form.parsed(line, origin, where), where, origin, form)
 
 
-def _json_table(
-    text: str, origin: str, form: TableFormat, records: Callable[[Any], list[Any] | None] | None
-) -> Iterator[TableRow]:
+def _json_table(text: str, origin: str, form: TableFormat) -> Iterator[TableRow]:
     value = form.parsed(text, origin)
-    found = None if records is None else records(value)
-    if found is None and isinstance(value, dict):
+    if isinstance(value, dict):
         for key, each in value.items():
             yield TableRow(repr(short(key)), {form.id: key, form.field_of(each): each})
         return
-    found = value if found is None else found
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         raise form.error(origin, "expected a list of objects, or an object with an entry for each id")
-    for number, each in enumerate(found, 1):
+    for number, each in enumerate(value, 1):
         yield _json_row(each, f"entry {number:,}", origin, form)
 
 
@@ -214,18 +208,13 @@ def _json_row(value: object, where: str, origin: str, form: TableFormat) -> Tabl
     return TableRow(where, {field: value[key] for field, key in form.fields_in(value).items()})
 
 
-def read_records(
-    source: object,
-    form: TableFormat,
-    objects: Callable[[Any], list[Any] | None] | None = None,
-    hint: str = "",
-) -> tuple[list[TableRow], str]:
+def read_records(source: object, form: TableFormat, hint: str = "") -> tuple[list[TableRow], str]:
     """Rows of a file, of a mapping of id -> value, or of values in order, and the name of their source."""
     origin = f"<{form.what}>"
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if (not path.suffix or path.suffix.lower() in _SUFFIXES) and not is_folder(path):
-            return list(read_table(path, form, objects)), str(source)
+            return list(read_table(path, form)), str(source)
     elif isinstance(source, Mapping):
         values = [(f"[{key!r}]", {"id": str(key), form.field_of(each): each}) for key, each in source.items()]
         return [TableRow(*each) for each in values], origin

@@ -1,6 +1,5 @@
 """Prompts in files and Python objects, and the image that each belongs to."""
 
-import json
 import os
 
 import pytest
@@ -50,35 +49,17 @@ def test_common_forms_of_prompt_files_are_read(tmp_path, name, content):
     prompts.check_used(TWO)
 
 
-COCO = {
-    "images": [{"id": 4, "file_name": "a.png"}, {"id": 9, "file_name": "b.png"}],
-    "annotations": [
-        {"image_id": 4, "caption": "one"},
-        {"image_id": 9, "caption": 'a cat, a "dog"\nand 猫'},
-        {"image_id": 4, "caption": "two "},
-    ],
-}
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("p.csv", 'a.png,one\nb.png,"a cat, a ""dog""\nand 猫"\na.png,two\n'),
         ("p.jsonl", '{"file": "a.png", "prompt": ["one", "two"]}\n{"file": "b.png", "prompt": "%s"}\n'),
-        ("p.json", json.dumps(COCO)),
+        ("p.json", '{"a.png": ["one", "two"], "b.png": "%s"}'),
     ],
 )
 def test_one_image_may_have_several_prompts(tmp_path, name, content):
     content = content.replace("%s", 'a cat, a \\"dog\\"\\nand 猫')
     assert of(read(tmp_path, content, name), ["a.png", "b.png"]) == [["one", "two"], 'a cat, a "dog"\nand 猫']
-
-
-def test_coco_captions_with_one_id_for_two_images_are_an_error(tmp_path):
-    twice = {**COCO, "images": [*COCO["images"], {"id": 4, "file_name": "c.png"}]}
-    with raising(DataError, "duplicate-ids"):
-        read(tmp_path, json.dumps(twice), "p.json")
-    same = {**COCO, "images": COCO["images"] * 2}
-    assert of(read(tmp_path, json.dumps(same), "p.json"), ["b.png"]) == ['a cat, a "dog"\nand 猫']
 
 
 def test_text_files_may_be_next_to_the_images_or_in_another_folder(tmp_path):
