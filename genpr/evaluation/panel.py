@@ -187,16 +187,16 @@ def score_choices(real: object, fake: object, choices: Mapping[str | None, Score
     rows = dict(zip(choices, scored, strict=True))
     others = rows.pop(None, None)
     results = {str(name): each.result for name, each in rows.items()}
-    held_out = {str(name): _comparing(each.held_out) for name, each in rows.items() if each.held_out}
+    held_out = {}
+    for name, each in rows.items():
+        if each.held_out is not None:  # without the metrics that compare fakes with them
+            metrics = {
+                metric: value for metric, value in each.held_out.metrics.items() if metric not in HELD_OUT
+            }
+            held_out[str(name)] = replace(each.held_out, metrics=metrics)
     if others is None:
         return PanelResult(results, held_out)
     return PanelResult(results, held_out, others.result, others.held_out)
-
-
-def _comparing(result: Result) -> Result:
-    """Held-out reals without the metrics that compare fakes with them."""
-    metrics = {name: value for name, value in result.metrics.items() if name not in HELD_OUT}
-    return replace(result, metrics=metrics)
 
 
 def _named(extractors: Sequence[ExtractorLike] | Mapping[str, ExtractorLike]) -> dict[str, ExtractorLike]:

@@ -176,8 +176,21 @@ class ClassScorer:
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
     ) -> None:
-        self._metrics = tuple(name for name in DEFAULT_METRICS if name in plan.ks)
-        _check_options(plan, self._metrics, min_per_class)
+        self._metrics, protocol = tuple(name for name in DEFAULT_METRICS if name in plan.ks), plan.protocol
+        if not self._metrics:
+            names = ", ".join(DEFAULT_METRICS)
+            text = f"per-class scores need one of the metrics {names}; add one to metrics (--metrics)"
+            raise UsageError(text, code="per-class-metrics")
+        if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
+            raise UsageError(
+                f"protocol {protocol.name} fixes the number of images of whole sets, which no class can meet; use "
+                "--protocol genpr or prdc for per-class scores",
+                code="protocol-pinned",
+            )
+        least = max(least_images({name: plan.ks[name] for name in self._metrics}))
+        check_count(
+            min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least
+        )
         self._plan, self._embedder, self._min_images = plan, embedder, int(min_per_class)
         policy = embedder.options.bad_images
         self._real = SourceLabels.open(real_labels, opened[0], "real", policy)
@@ -222,12 +235,18 @@ class ClassScorer:
         """Classes with enough images, and the others."""
         chosen, left_out = [], []
         for label in dict.fromkeys([*real.rows, *fake.rows]):
-            sizes = len(real.rows.get(label, ())), len(fake.rows.get(label, ()))
-            reason = _reason(*sizes, self._min_images)
-            if reason is None:
-                chosen.append(label)
+            n_real, n_fake = len(real.rows.get(label, ())), len(fake.rows.get(label, ()))
+            reason: Reason
+            if not n_real or not n_fake:
+                reason = "no fakes" if n_real else "no reals"
+            elif n_real < self._min_images:
+                reason = "too few of both" if n_fake < self._min_images else "too few reals"
+            elif n_fake < self._min_images:
+                reason = "too few fakes"
             else:
-                left_out.append(LeftOutClass(label, *sizes, reason))
+                chosen.append(label)
+                continue
+            left_out.append(LeftOutClass(label, n_real, n_fake, reason))
         if not chosen:
             largest = sorted(left_out, key=lambda each: -min(each.n_real, each.n_fake))[:5]
             shown = ", ".join(
@@ -252,31 +271,6 @@ class ClassScorer:
         values = fitted.score(fake.features).values
         metrics = {name: value for name, value in values.items() if value is not None}
         return ClassScore(label, len(real), len(fake), metrics)
-
-
-def _check_options(plan: ScorePlan, metrics: Sequence[str], min_per_class: int) -> None:
-    """Refuse what cannot be scored class by class."""
-    protocol = plan.protocol
-    if not metrics:
-        text = f"per-class scores need one of the metrics {', '.join(DEFAULT_METRICS)}; add one to metrics (--metrics)"
-        raise UsageError(text, code="per-class-metrics")
-    if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
-        raise UsageError(
-            f"protocol {protocol.name} fixes the number of images of whole sets, which no class can meet; use "
-            "--protocol genpr or prdc for per-class scores",
-            code="protocol-pinned",
-        )
-    least = max(least_images({name: plan.ks[name] for name in metrics}))
-    check_count(min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least)
-
-
-def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
-    """Why a class of these sizes is not scored."""
-    if not n_real or not n_fake:
-        return "no fakes" if n_real else "no reals"
-    if n_real < least:
-        return "too few of both" if n_fake < least else "too few reals"
-    return "too few fakes" if n_fake < least else None
 
 
 def check_classes(real: LabeledImages, fake: LabeledImages) -> None:
