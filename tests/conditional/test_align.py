@@ -118,6 +118,7 @@ def test_images_of_one_prompt_do_not_compete_and_are_one_unit():
     assert result.metrics["retrieval.r_precision"].pool == 20
     assert result.metrics["retrieval.t2i_r_precision"].pool == 96
     assert result.alignment.n_units == 20
+    assert (result.alignment.pool, result.alignment.image_pool) == (20, 96)
     assert [item.code for item in result.notices].count("small-pool") == 2
     low, _ = result.metrics["retrieval.r_precision"].interval
     assert low < 0.025 ** (1 / 20) + 0.01, "20 prompts, not 100 images"

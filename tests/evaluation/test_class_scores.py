@@ -64,6 +64,13 @@ def test_classes_that_are_left_out_have_a_reason(scores):
     }
 
 
+def test_a_class_with_exactly_the_least_number_of_images_is_scored():
+    x, labels = np.random.default_rng(0).normal(size=(40, 3)), ["a"] * 20 + ["b"] * 20
+    evaluator = genpr.Evaluator(x, control=False, intervals=False)
+    found = evaluator.score_classes(x + 0.1, real_labels=labels, fake_labels=labels, min_per_class=20)
+    assert not found.left_out
+
+
 def test_averages_equal_their_definitions(scores):
     for name in ("precision", "recall", "density", "coverage"):
         values = [found[name] for found in scores.classes]
