@@ -240,8 +240,8 @@ def main(
         evaluator, draw, every=every, monitor="genpr/f1", intervals=True, image_range=(-1, 1)
     )
     results, lines = train(training, batches(images, batch_size), score, out)
-    assert score.best is not None, "there was a score"
-    chosen = score.best.step
+    assert score.history.best is not None, "there was a score"
+    chosen = score.history.best.step
     plot_run(results, lines, chosen, out)
     click.echo(ranking_table(rescore(evaluator, lines, chosen, out)))
 
