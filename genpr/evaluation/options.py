@@ -155,9 +155,8 @@ class ScoreOptions(EmbedOptions):
     )
     held_out: object = option(
         None,
-        "More real images that the generator was not trained on, for c_t. They have the same distribution as REAL, which "
-        "is then the training set; c_t tests for copying. A panel of several extractors also scores the held-out images like the fakes, and "
-        "divides fd by their value.",
+        "Real images that the generator was not trained on. With them, c_t tests whether fakes copy REAL, the training set. A "
+        "panel of several extractors also scores them like the fakes.",
         group="inputs",
         metavar="SOURCE",
     )
@@ -217,7 +216,7 @@ class ModesOptions(EmbedOptions):
         None,
         "Number of neighbors that determines the radius of a ball.",
         group="metrics",
-        unset="5 for uncovered reals, 3 for fakes outside",
+        unset="5 to find uncovered reals, 3 to find fakes outside of the reals",
         metavar="N",
     )
     clusters: int | None = option(

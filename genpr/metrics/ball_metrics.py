@@ -308,7 +308,7 @@ def clipped_density(counts: Memberships, k: int) -> float:
 
 
 @ball_metric(
-    "share of good fakes with this coverage (diversity)",
+    "share of good fakes that would give this coverage",
     reference=_SALVY,
     over="real",
     real_ball=BallKind,
@@ -502,7 +502,7 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
 
 
 @ball_metric(
-    "share of images whose nearest image is in their set",
+    "share of images nearest to one of their own set",
     reference="Schilling 1986; Xu et al. 2018, arXiv:1806.07755",
     better="at null",
     k=1,

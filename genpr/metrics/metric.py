@@ -127,8 +127,8 @@ class HalfSampling:
     """How a ball metric follows from counts of halves of both sets; an interval is derived from its spread."""
 
     requests: Callable[[int, Ties], tuple[CountRequest, ...]]  # what to count, for a k and a rule for ties
-    # From k, the sizes and these counts, each (t, B): (B,) float64, not clipped at 1: halves that are all clipped would
-    # have no spread.
+    # From k, the sizes and these counts, each (t, B): (B,) float64. It is not clipped at 1: if all halves were
+    # clipped to 1, the interval would have no width.
     value: Callable[[int, HalfSizes, Sequence[Tensor]], Tensor]
 
 
