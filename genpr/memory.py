@@ -76,8 +76,17 @@ def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[Non
             malloc_trim()
 
 
-def free_memory() -> int:
-    """Bytes that this process can still use within the machine, its container or job, and its limit."""
+def free_memory(device: torch.device | None = None) -> int:
+    """Bytes that this process can still use on `device`, by default in host memory.
+
+    In host memory, it is within the machine, its container or job, and its limit. On a GPU, memory that torch reserved and does
+    not use is included.
+    """
+    if device is not None and device.type == "cuda":
+        import torch
+
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + held)
     free = _count_in(Path("/proc/meminfo"), "MemAvailable:")
     free = 4 * 2**30 if free is None else 1024 * free  # not Linux: a conservative guess
     in_group = cgroup_memory_left()
@@ -91,16 +100,6 @@ def free_memory() -> int:
         own, of_files = (1024 * (_count_in(status, f"Rss{kind}:") or 0) for kind in ("Anon", "File"))
         free = min(free, max(min(_limits.values()) - own - min(of_files, _LIBRARIES), 0))
     return free
-
-
-def free_memory_on(device: torch.device) -> int:
-    """Bytes that can still be used on `device`, including unused memory that torch reserved on a GPU."""
-    import torch
-
-    if device.type != "cuda":
-        return free_memory()
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0] + held)
 
 
 def cgroup_memory_left(
@@ -134,15 +133,14 @@ def fits(count: int, device: torch.device | None = None) -> bool:
     """Whether `count` bytes can be held while a set is in use, on `device` or by default in host memory."""
     if count <= ALWAYS_HELD:
         return True
-    free = free_memory() if device is None else free_memory_on(device)
-    return count <= free // _HELD_SHARE
+    return count <= free_memory(device) // _HELD_SHARE
 
 
 def tile_budget(device: torch.device) -> int:
     """Bytes for temporary tiles on `device`: a small share of free memory."""
     is_cuda = device.type == "cuda"
     share, most = (_GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX) if is_cuda else (_TILE_SHARE, _TILE_BYTES_MAX)
-    return max(2**20, min(free_memory_on(device) // share, most))
+    return max(2**20, min(free_memory(device) // share, most))
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ from genpr.memory import cgroup_memory_left, empty_rows, free_memory, memory_lim
 def scratch(tmp_path, monkeypatch):
     """Simulate a machine without free memory, so that arrays are mapped; yields the folder of the files."""
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(memory, "free_memory", lambda: 0)
+    monkeypatch.setattr(memory, "free_memory", lambda _device=None: 0)
     monkeypatch.setattr(memory, "ALWAYS_HELD", 0)
     return tmp_path / "cache" / "scratch"
 
@@ -77,8 +77,10 @@ def test_size_of_gpu_arrays_is_compared_with_gpu_memory(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000 if device == gpu else 0, 5000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700 if device == gpu else 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500 if device == gpu else 0)
-    assert memory.free_memory_on(gpu) == 1200, "with what torch holds and does not use"
-    monkeypatch.setattr(memory, "free_memory", lambda: 10**6)
+    assert memory.free_memory(gpu) == 1200, "with what torch holds and does not use"
+    monkeypatch.setattr(
+        memory, "free_memory", lambda device=None: free_memory(device) if device == gpu else 10**6
+    )
     assert memory.fits(601, gpu), "so few bytes are always held"
     monkeypatch.setattr(memory, "ALWAYS_HELD", 100)
     assert [memory.fits(count, gpu) for count in (600, 601)] == [True, False]
@@ -94,7 +96,7 @@ def test_rows_are_in_memory_if_possible_and_otherwise_mapped(scratch, monkeypatc
     assert not list(scratch.iterdir())  # it goes with the tensor
     assert scratch.stat().st_mode & 0o077 == 0
     assert empty_rows(3, 2, torch.float16).dtype == torch.float16
-    monkeypatch.setattr(memory, "free_memory", lambda: 2 * 700 * 4)
+    monkeypatch.setattr(memory, "free_memory", lambda _device=None: 2 * 700 * 4)
     monkeypatch.setattr(memory, "private_folder", lambda *_: pytest.fail("mapped without need"))
     empty_rows(100, 7, torch.float32)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Unpack
 
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
@@ -24,8 +24,6 @@ from genpr.memory import memory_limit
 from genpr.metrics.registry import HELD_OUT
 from genpr.notices import Notice
 from genpr.validation import entry_point
-
-T = TypeVar("T")
 
 ImageValues = Literal["none", "if possible", "required"]
 """Whether the values of each image are computed; "if possible" needs a metric of neighbors and enough reals."""
@@ -120,6 +118,7 @@ class ScoreRun:
         self._opened_held_out: OpenedInput | None = None
         self.held_out: SourceFeatures | None = None
         self.references: dict[int, Reference] = {}
+        self._fits: dict[int, Callable[[Embedder], Reference]] = {}  # which make them, on any device
         self.notices: dict[Notice, None] = {}
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
@@ -175,19 +174,14 @@ class ScoreRun:
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""
-        self.references[index] = self.on_device(partial(self._fitted, index))
-        self.references[index].check_ranks()
-
-    def _fitted(self, index: int, embedder: Embedder) -> Reference:
         plan = self.plans[index]
-        kept = self.held_out if HELD_OUT.intersection(plan.extractors) else None
-        return Reference(plan, self.real, embedder, kept, self.labels)
-
-    def on_device(self, work: Callable[[Embedder], T], what: str = "for the metrics") -> T:
-        """Run `work(embedder)`, and again on the CPU if the GPU has too little memory; notices are kept."""
-        value, notices = with_cpu_fallback(self.embedder, work, what)
+        held_out = self.held_out if HELD_OUT.intersection(plan.extractors) else None
+        self._fits[index] = partial(Reference, plan, self.real, held_out=held_out, labels=self.labels)
+        self.references[index], notices = with_cpu_fallback(
+            self.embedder, self._fits[index], "for the metrics"
+        )
         self.notices |= dict.fromkeys(notices)
-        return value
+        self.references[index].check_ranks()
 
     def has_images(self, *, required: bool) -> bool:
         """Whether values of images can be computed; an error if they are required."""
@@ -211,7 +205,7 @@ class ScoreRun:
 
         def work(embedder: Embedder) -> tuple[Result, PerImageScores | None]:
             if embedder is not self.references[index].embedder:
-                self.references[index] = self._fitted(index, embedder)
+                self.references[index] = self._fits[index](embedder)
             return self.references[index].score(fakes, by_image=by_image)
 
         fitted = self.references[index].embedder  # on the CPU, if the GPU had too little memory for the reals

@@ -15,6 +15,7 @@ from genpr.evaluation.result import Identities
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.inputs import check_same_weights
 from genpr.features.options import EmbedOptions, takes_options
+from genpr.features.source_features import with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MissingKind, ModeCluster, Modes, RealKinds, modes_of
@@ -136,7 +137,8 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
         ]
         labels_of = {images.role: images.labels for images in known}
         progress = given.progress
-        found = run.on_device(
+        found, of_memory = with_cpu_fallback(
+            run.embedder,
             lambda where: modes_of(
                 reals.features,
                 fakes.features,
@@ -163,7 +165,7 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        tuple(dict.fromkeys((*notices, *image_notices(reals, fakes), *of_labels, *run.notices))),
+        tuple(dict.fromkeys((*notices, *image_notices(reals, fakes), *of_labels, *of_memory))),
         origins={images.role: images.origin for images in known},
         unlabeled={images.role: len(images.unlabeled) for images in known},
         passed_over=(reals.passed_over, fakes.passed_over),

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from genpr.content_order import content_hash
-from genpr.memory import free_memory_on
+from genpr.memory import free_memory
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.engine import Workers, plain_arithmetic
@@ -298,7 +298,7 @@ def choose_projection(features: Tensor, k: int) -> Projection:
         some = ProjectedCoordinates.from_features(
             features[fitted.index], projection.center, projection.scale, basis
         )
-        most = free_memory_on(features.device) // (_CLUSTERS_SHARE * n * torch.float64.itemsize)
+        most = free_memory(features.device) // (_CLUSTERS_SHARE * n * torch.float64.itemsize)
         clusters = max(1, min(_MAX_CLUSTERS, n // _ROWS_PER_CLUSTER, most))
         projection = replace(projection, basis=basis, centers=_centers(some.values, clusters))
     _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {clusters} clusters")

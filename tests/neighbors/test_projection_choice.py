@@ -55,7 +55,7 @@ def test_few_directions_and_clusters_are_chosen_if_they_cover_most_variance():
 
 @pytest.mark.parametrize(("free", "clusters"), [(0, 1), (N * 8 * 8 * 3, 3)])
 def test_distances_to_centers_take_little_of_the_free_memory(free, clusters, monkeypatch):
-    monkeypatch.setattr("genpr.memory.free_memory", lambda: free)
+    monkeypatch.setattr("genpr.neighbors.index.free_memory", lambda _device: free)
     assert len(choose_projection(_learned(1), 5).centers) == clusters
 
 
