@@ -50,7 +50,7 @@ class Synthesis(nn.Module):
 
 
 class Generator(nn.Module):
-    """Mapping and synthesis, with truncation in w. genpr reads `z_dim`."""
+    """Mapping and synthesis. genpr uses `z_dim`, `mapping` and `synthesis` for truncation in w."""
 
     z_dim = Z_DIM
 
@@ -61,13 +61,9 @@ class Generator(nn.Module):
         self.synthesis = Synthesis()
         self.apply(initialize)
 
-    def forward(self, z: Tensor, *, psi: float = 1.0) -> Tensor:
-        """Map z (b, 64) to images (b, 3, 32, 32); psi interpolates w with its mean over 10,000 latents."""
-        w = self.mapping(z)
-        if psi != 1:
-            latents = torch.randn(10_000, Z_DIM, generator=torch.Generator().manual_seed(0))
-            w = torch.lerp(self.mapping(latents.to(z)).mean(0), w, psi)
-        return self.synthesis(w)
+    def forward(self, z: Tensor) -> Tensor:
+        """Map z (b, 64) to images (b, 3, 32, 32)."""
+        return self.synthesis(self.mapping(z))
 
 
 def discriminator() -> nn.Sequential:

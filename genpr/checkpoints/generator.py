@@ -1,11 +1,13 @@
 """Generators: load one, draw its images at several settings or of several checkpoints from the same latents.
 
 A generator is a callable `(latents, *, labels=None, **axis)`: latents are float32 (b, d) on the device of the generator, and the
-axis is passed by its name, such as `psi=0.7` or `guidance=3.0`. `labels` is passed only if there are labels. It returns one
-tensor or array of images, see `to_uint8`.
+axis is passed by its name, such as `psi=0.7` or `guidance=3.0`. `labels` is passed only if there are labels. An object with
+`mapping` and `synthesis`, such as StyleGAN's networks, is one for the axis psi, too. A generator returns one tensor or array of
+images, see `to_uint8`.
 
 References:
     Brock, Donahue, Simonyan: Large Scale GAN Training for High Fidelity Natural Image Synthesis. ICLR 2019.
+    Karras, Laine, Aila: A Style-Based Generator Architecture for Generative Adversarial Networks. CVPR 2019.
     Kingma, Dhariwal: Glow: Generative Flow with Invertible 1x1 Convolutions. NeurIPS 2018.
     Marchesi: Megapixel Size Image Creation using Generative Adversarial Networks. arXiv:1706.00082, 2017.
 """
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from inspect import Parameter
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Unpack
@@ -52,6 +55,10 @@ Setting = float | int | str | bool
 """A value on the swept axis."""
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
+
+W_RULE = "w-interpolate"
+_MEAN_LATENTS, _MEAN_BATCH = 10_000, 1000
+_MEAN_SEED = 0x77_2D_6D_65_61_6E  # "w-mean": a seed that no sweep is likely to use
 
 _CODE = "custom-generator"
 
@@ -207,6 +214,10 @@ class Sampler:
         name, chosen = name or str(own), _checked(SamplerOptions(**options), n)
         who = f"generator {name!r}"
         _check_generator(target, who)
+        rule, styled = chosen.rule, _is_styled(target) and chosen.axis == "psi"
+        if not styled and (rule == W_RULE or not callable(target)):
+            text = f"{who} cannot be varied along {chosen.axis!r}: {W_RULE} needs `mapping` and `synthesis`, and other axes a callable"
+            raise UsageError(text, code="bad-axis")
         dims = (chosen.latent_dim, getattr(target, "z_dim", None), getattr(target, "latent_dim", None))
         dim = next((each for each in dims if isinstance(each, int) and not isinstance(each, bool)), None)
         if dim is None:
@@ -216,9 +227,13 @@ class Sampler:
         # On the CPU, so that latents are equal on all devices.
         latents = torch.randn(n, dim, generator=torch.Generator().manual_seed(chosen.seed), device="cpu")
         labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
-        keywords = [chosen.axis] * (chosen.rule is None) + ["labels"] * (labels is not None)
-        _check_call(target, who, ["latents"], keywords)
-        return cls(target, name, latents, labels, chosen.rule, device, chosen, loaded)
+        if styled:
+            rule = rule or W_RULE
+            _label_keyword(target.mapping, who, labels)
+        else:
+            keywords = [chosen.axis] * (rule is None) + ["labels"] * (labels is not None)
+            _check_call(target, who, ["latents"], keywords)
+        return cls(target, name, latents, labels, rule, device, chosen, loaded)
 
     @property
     def n(self) -> int:
@@ -313,6 +328,8 @@ class GeneratedImages(CountedBatches):
         checkpoint = None if sampler._loaded is None else sampler._loaded.checkpoint
         generator: Any = sampler.generator
         keywords: dict[str, object] = {} if sampler.rule is not None else {chosen.axis: self.setting}
+        if _is_styled(generator) and chosen.axis == "psi":
+            generator = _Styled(sampler, float(self.setting) if sampler.rule == W_RULE else 1.0)
         clamped = 0.0
         for batch, start in enumerate(range(0, sampler.n, step)):
             who = f"generator {self.name!r}, batch {batch},"
@@ -323,7 +340,7 @@ class GeneratedImages(CountedBatches):
             if sampler.labels is not None:
                 keywords["labels"] = sampler.labels[part].to(sampler.device)
             # Modes and random states are restored after every batch, for the code that iterates.
-            with inference_context(generator, sampler.device):
+            with inference_context(sampler.generator, sampler.device):
                 with generator_errors(who, checkpoint):
                     seed_noise(chosen.seed, batch)
                     # A copy, since a generator may work in place.
@@ -461,9 +478,74 @@ def _label_tensor(labels: object, n: int) -> Tensor | None:
 
 
 def _check_generator(generator: object, who: str) -> None:
-    if not callable(generator):
-        kind = type(generator).__name__
-        raise UsageError(f"{who} must be a callable from latents to images, but is a {kind}", code=_CODE)
+    if not callable(generator) and not _is_styled(generator):
+        needed = "a callable from latents to images, or have `mapping` and `synthesis`"
+        raise UsageError(f"{who} must be {needed}, but is a {type(generator).__name__}", code=_CODE)
+
+
+def _is_styled(generator: object) -> bool:
+    return all(callable(getattr(generator, part, None)) for part in ("mapping", "synthesis"))
+
+
+def _label_keyword(mapping: Callable[..., object], who: str, labels: object) -> str | None:
+    """The parameter of a mapping for labels (`c` in StyleGAN); None if it is called without labels."""
+    signature = signature_of(mapping)
+    parameters = {} if signature is None else signature.parameters
+    for name in ("labels", "c"):
+        if name in parameters and (labels is not None or parameters[name].default is Parameter.empty):
+            return name
+    if labels is not None:
+        text = f"labels were given, but the mapping of {who} has no parameter `labels` or `c`"
+        raise UsageError(text, code="generator-labels")
+    return None
+
+
+class _Styled:
+    """One pass over an object with `mapping` and `synthesis`: w' = mean + psi (w - mean), w the output of the mapping.
+
+    The mean is over 10,000 normal latents, the same for each label.
+    """
+
+    def __init__(self, sampler: Sampler, psi: float) -> None:
+        self._sampler, self._psi, self._means = sampler, psi, dict[tuple[float, ...] | None, Tensor]()
+        self._who = f"generator {sampler.name!r}"
+        self._keyword = _label_keyword(self._generator.mapping, self._who, sampler.labels)
+
+    @property
+    def _generator(self) -> Any:  # noqa: ANN401 - a user's object
+        return self._sampler.generator
+
+    def __call__(self, latents: Tensor, labels: Tensor | None = None) -> object:
+        w = self._mapped(latents, labels)
+        if self._psi != 1:
+            rows = [None] * len(w) if labels is None else list(labels)
+            w = torch.lerp(torch.stack([self._mean(row) for row in rows]).to(w), w, self._psi)
+        return self._generator.synthesis(w)
+
+    def _mean(self, label: Tensor | None) -> Tensor:
+        key = None if label is None else tuple(label.flatten().tolist())
+        if key not in self._means:
+            latents = torch.randn(
+                _MEAN_LATENTS,
+                self._sampler.latents.shape[1],
+                generator=torch.Generator().manual_seed(_MEAN_SEED),
+            )
+            total: Any = 0
+            for z in torch.split(latents, _MEAN_BATCH):
+                labels = None if label is None else label.expand(len(z), *label.shape)
+                total = total + self._mapped(z.to(self._sampler.device), labels).double().sum(dim=0)
+            if not total.isfinite().all():
+                text = f"the mapping of {self._who} returns NaN or infinite values; check that training did not diverge"
+                raise DataError(text, code="generator-non-finite")
+            self._means[key] = total / _MEAN_LATENTS
+        return self._means[key]
+
+    def _mapped(self, z: Tensor, labels: Tensor | None) -> Tensor:
+        w = self._generator.mapping(z, **({} if self._keyword is None else {self._keyword: labels}))
+        if not is_plain(w) or w.ndim not in {2, 3} or len(w) != len(z) or not w.is_floating_point():
+            text = f"the mapping of {self._who} must return floats (b, d) or (b, num_ws, d), but returned {kind_of(w)}"
+            raise DataError(text, code="generator-output")
+        return w
 
 
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:
@@ -569,8 +651,9 @@ def check_psi(rule: str, psi: object) -> None:
         text = f"unknown rule {rule!r}{similar(rule, RULES)}; expected one of {', '.join(RULES)}"
         raise UsageError(text, code="unknown-rule")
     is_number = isinstance(psi, Real) and not isinstance(psi, bool) and math.isfinite(psi)
-    if not is_number or float(psi) < 0:  # type: ignore[arg-type]
-        text = f"psi must be a finite number of at least 0 for the rule {rule}, not {psi!r}"
+    if not is_number or (rule != W_RULE and float(psi) < 0):  # type: ignore[arg-type]
+        least = "" if rule == W_RULE else " of at least 0"
+        text = f"psi must be a finite number{least} for the rule {rule}, not {psi!r}"
         raise UsageError(text, code="bad-psi")
 
 
@@ -594,6 +677,7 @@ RULES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "z-resample": _resample,
     "z-scale": lambda z, psi: z * psi,
     "z-clip": lambda z, psi: z.clamp(-psi, psi),
+    W_RULE: lambda z, _psi: z,
 }
 """By rule: from latents float32 (n, d) and psi to truncated latents; row i is the same sample at every psi.
 
@@ -602,4 +686,6 @@ RULES: dict[str, Callable[[Tensor, float], Tensor]] = {
 - `z-resample`: a normal truncated to [-psi, psi] (Marchesi 2017; the truncation trick of Brock et al. 2019). They draw
   a coordinate again until it lies inside; here it is the inverse distribution function at the fixed uniform u = Phi(z), which
   has the same distribution and pairs the samples over all psi.
+- `w-interpolate`: z is unchanged; the output w of a mapping network is interpolated with its mean over normal z (Karras et al.
+  2019, appendix B).
 """

@@ -182,7 +182,7 @@ def test_every_option_that_changes_images_changes_the_identity(change):
         *[(plain, each, "custom-generator") for each in ({"axis": "guidance"}, {"labels": [0] * 10})],
         *[(plain, {"axis": each}, "bad-axis") for each in ("not a name", "labels")],
         (plain, {"rule": "z-scale", "axis": "guidance"}, "bad-axis"),
-        *[(plain, {"rule": each}, "unknown-rule") for each in ("z-fold", "w-interpolate")],
+        *((plain, {"rule": "z-fold"}, "unknown-rule"), (plain, {"rule": "w-interpolate"}, "bad-axis")),
         (plain, {"latent_dim": None}, "latent-dim"),
         *[(plain, {each: 0}, "bad-option") for each in ("latent_dim", "n", "batch_size")],
         (plain, {"seed": -1}, "seed"),

@@ -108,9 +108,12 @@ class StyleGAN(nn.Module):
 
     z_dim = 12
 
-    def forward(self, z, c, truncation_psi=1):
+    def mapping(self, z, c):
         assert c is None
-        return truncation_psi * z.view(-1, 3, 2, 2) / 2
+        return z
+
+    def synthesis(self, w):
+        return w.view(-1, 3, 2, 2) / 2
 
 
 class Pipe:
