@@ -213,7 +213,8 @@ class Ranking:
         tied = [each.name for each in entries if each.is_contender and each.name not in first]
         count = sum(each.is_contender is not None for each in entries)
         if not tied:
-            return f"{ahead}, and the others are worse by simultaneous 95 % bounds over all {count}."
+            others = "the others are" if count > 2 else "the other is"
+            return f"{ahead}, and {others} worse by simultaneous 95 % bounds over all {count}."
         truth = "the true front is" if by == PARETO else f"the true best of these {count} is"
         verb = "are" if len(tied) > 1 else "is"
         return f"{ahead}, but {listed(tied)} {verb} statistically tied with the best: with 95 % confidence, {truth} among those marked *."

@@ -223,14 +223,13 @@ class Reference:
             return result, None
         assert neighbors is not None
         assert scores.counted is not None
+        copies = None if diagnostics is None else diagnostics.near_copies
         self._report(0, 1)
         rows = sample_rows(
             neighbors.reals,
             neighbors.fakes.points,
             ks=plan.sample_ks,
-            nearest_reals=None
-            if diagnostics is None or diagnostics.near_copies is None
-            else diagnostics.near_copies.nearest,
+            nearest_reals=None if copies is None else copies.nearest,
             progress=self._progress,
         )
         self._report(1, 1)
@@ -267,10 +266,8 @@ class Reference:
                 for name, value in neighbors.values.items():
                     values[name] = None if value is None else replace(value, variant=variant)
         for name in HELD_OUT.intersection(plan.extractors):
-            metric, values[name] = (
-                METRICS[name],
-                None,
-            )  # undefined for the control, which has no held-out reals
+            metric = METRICS[name]
+            values[name] = None  # undefined for the control, which has no held-out reals
             if self._held_out is not None and isinstance(metric, HeldOutMetric):
                 sets = (each[plan.own].features for each in (self.real, self._held_out, fake))
                 device = self.embedder.device
