@@ -179,6 +179,8 @@ def test_import_is_light():
     networks = "from genpr.features.networks import clip, timm_models, weight_free"
     heavier = f"genpr.score; genpr.KNNManifold; import genpr.features.custom; {networks}"
     assert {*loaded_after(f"{light}; {is_light}; {heavier}")} <= {"torch", "PIL"}
+    of_inception = loaded_after("from genpr.features.networks import inception")
+    assert {*of_inception} <= {"torch", "PIL", "torchvision"}, "whose blocks it uses"
 
 
 def test_typed_marker_and_license_exist():
