@@ -198,7 +198,7 @@ _CHOSEN = "search within %d x %d features: %s"
 
 _SAMPLED = 4096  # maximum rows that directions are fitted to, and as many for their evaluation
 _SAMPLE_QUERIES = 128  # rows whose candidates are counted
-_MIN_ROWS = 3000  # smaller sets use all coordinates
+_MIN_ROWS = 3000  # smaller sets use all coordinates, which cost less there (docs/scaling.md)
 _MIN_SAMPLE = 64  # rows of a sample that are not outliers
 _GOOD_SHARE = 0.15  # of the cost of all coordinates, at which no more directions are tried
 
