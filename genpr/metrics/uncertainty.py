@@ -138,9 +138,18 @@ def interval_of(
         return None
     half = student_quantile(len(replicates)) * standard_error(replicates)
     low, high = value - half, value + half
-    if n is not None:
-        exact = _binomial(value, n, upper) if is_share and upper is not None else _unseen(value, n)
-        low, high = min(low, exact.low), max(high, exact.high)
+    if n is not None and is_share and upper is not None:
+        # Clopper and Pearson's interval; a value between two counts is not rounded.
+        from scipy.special import betaincinv
+
+        tail, hits = (1 - _LEVEL) / 2, min(max(value / upper, 0.0), 1.0) * n
+        low = min(low, upper * float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0)
+        high = max(high, upper * (float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0))
+    elif n is not None:
+        # A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such
+        # images are worth nothing, or twice the mean (1 for usual images) and at least 1, this is what they change.
+        share = unseen_share(n)
+        low, high = min(low, value - share * value), max(high, value + share * max(value, 1.0))
     return Interval(max(low, lower), high if upper is None else min(high, upper))
 
 
@@ -172,27 +181,6 @@ def student_quantile(replicates: int) -> float:
     from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
     return float(stdtrit(degrees_of_freedom(replicates), (1 + _LEVEL) / 2))
-
-
-def _binomial(value: float, n: int, upper: float) -> Interval:
-    """Clopper and Pearson's interval; a value between two counts is not rounded."""
-    from scipy.special import betaincinv
-
-    tail = (1 - _LEVEL) / 2
-    hits = min(max(value / upper, 0.0), 1.0) * n
-    low = float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
-    return Interval(low * upper, high * upper)
-
-
-def _unseen(value: float, n: int) -> Interval:
-    """For a mean without upper bound, that is 1 for usual images.
-
-    A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such images
-    are worth nothing, or twice the mean and at least 1, this is what they change.
-    """
-    share = unseen_share(n)
-    return Interval(value - share * value, value + share * max(value, 1.0))
 
 
 def effective_size(sizes: Floats) -> int:
@@ -240,7 +228,7 @@ def difference(a: Resampled, b: Resampled) -> Difference:
         error = math.hypot(standard_error(a.replicates), standard_error(b.replicates))
         splits = min(len(a.replicates), len(b.replicates))
     value = a.value - b.value
-    # As in `_unseen`: images in neither sample may still make the scores differ.
+    # As in `interval_of`: images in neither sample may still make the scores differ.
     least = 0.0
     if a.n is not None and b.n is not None:
         least = unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
