@@ -22,11 +22,6 @@ def held_on(features: Tensor, device: torch.device) -> Tensor:
     return features.to(device) if is_held else features
 
 
-def random_rows(n: int, most: int, seed: int) -> Tensor:
-    """At most `most` random rows of n, ascending."""
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
     """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`, made on demand."""

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.blocks import Blocks, held_on, mean_of, random_rows
+from genpr.metrics.blocks import Blocks, held_on, mean_of
 from genpr.metrics.influence import Influence, SquaredDistance
 from genpr.validation import (
     Features,
@@ -249,7 +249,7 @@ def _whitened(
     squares = torch.zeros(len(s), len(s), dtype=torch.float64, device=device)
     total = squares.new_zeros(())
     chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[random_rows(n, _ROWS, seed=0)] = True
+    chosen[torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_ROWS]] = True
     root = _root(s)
     for block in Blocks(rows, device):
         centered = block - mean

@@ -27,7 +27,6 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import random_rows
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter
@@ -99,17 +98,17 @@ def near_duplicates(
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
         return None
-    rows = random_rows(n, _EXAMINED, seed=0).to(own.device)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    rows = order[:_EXAMINED].sort().values.to(own.device)
     queries = own.projection.place(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1)
     to_other = nearest_between(queries, other, 1)[1] if sq_to_other is None else sq_to_other[rows, None]
     roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself
     nearest_other, radii = roots[:, 0], roots[:, 1:]
     half = count // 2
-    order = torch.arange(1, half + 1)
     reach = radii[:, -1:] * _chance_ratios(radii, half)
     ends = (radii[:, :half] <= reach) & (radii[:, 1 : half + 1] > _DUPLICATE_GAP * radii[:, :half])
-    mates = (ends * order).amax(dim=1)
+    mates = (ends * torch.arange(1, half + 1)).amax(dim=1)
     extent = radii.gather(1, (mates - 1).clamp(min=0)[:, None])[:, 0]
     grouped = mates > 0
     alone = grouped & (nearest_other > _DUPLICATE_GAP * extent)
@@ -159,27 +158,23 @@ class ManifoldDiagnostics:
         progress: PairProgress | None = None,
     ) -> ManifoldDiagnostics | None:
         """All diagnostics from the counts; None if no balls around reals were counted."""
-        m = counted.n_fake
-        ball = _largest_plain(counted.fakes_per_real_ball)
+        n, m = counted.n_real, counted.n_fake
+        ball, own_ball = _largest_plain(counted.fakes_per_real_ball), _largest_plain(fake.balls)
         if ball is None or real.in_degrees is None:
             return None
-        counts = counted.fakes_per_real_ball[ball]
-        facts = [(real.sq_radii_of(ball) == 0).double().mean()]
-        if (own_ball := _largest_plain(fake.balls)) is not None:
-            facts.append((fake.sq_radii_of(own_ball) == 0).double().mean())
-        common = _largest_plain({*fake.balls} & {*real.balls})
-        n = len(real.points)
+        of_real = float((real.sq_radii_of(ball) == 0).double().mean())
+        of_fake = 0.0 if own_ball is None else float((fake.sq_radii_of(own_ball) == 0).double().mean())
+        concentration, common = None, _largest_plain({*fake.balls} & {*real.balls})
         # Only for sets of similar size: more points have smaller balls.
         if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
-            facts += [each.sq_radii_of(common).sqrt().median() for each in (real, fake)]
-        of_real, *rest = torch.stack(facts).tolist()
-        of_fake, *medians = rest or [0.0]
-        is_known = len(medians) == 2 and min(medians) > 0  # repeated images have radius 0
+            ours, theirs = (float(each.sq_radii_of(common).sqrt().median()) for each in (real, fake))
+            if min(ours, theirs) > 0:  # repeated images have radius 0
+                concentration = theirs / ours
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
-            _outliers(counts, counted.real_balls_per_fake[ball], ball.k, counted.n_real),
-            medians[1] / medians[0] if is_known else None,
+            _outliers(counted.fakes_per_real_ball[ball], counted.real_balls_per_fake[ball], ball.k, n),
+            concentration,
             near,
             (of_real, of_fake),
             (
