@@ -15,8 +15,8 @@ from _holdout_duplicates import groups
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.null import covered_share
-from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.neighbor_metrics import needed_balls
+from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, sq_radii_of
 from genpr.neighbors.index import IndexedPoints
@@ -122,7 +122,7 @@ def _readings(
     real_balls, fake_balls = _balls()
     of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
     own = _sq_radii(within, map(BallKind, KS))
-    shares = {ball: covered_share(_inside(within, sq, dim=0) - 1) for ball, sq in own.items()}
+    shares = {ball: float((_inside(within, sq, dim=0) > 1).mean()) for ball, sq in own.items()}
     if len(fake) < len(real):
         points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
         find = partial(covered_share_of_subsets, points, NeighborLists.none(points.features), len(fake))
@@ -144,7 +144,7 @@ def _readings(
     for name in MEASURED:
         for k in KS:
             null = BALLS[name].null(counts, k)
-            found[f"{name} {k}"] = Reading(BALLS[name](shown, k), np.nan if null is None else null)
+            found[f"{name} {k}"] = Reading(BALLS[name].value(shown, k), np.nan if null is None else null)
     return found
 
 

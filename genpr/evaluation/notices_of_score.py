@@ -23,7 +23,7 @@ from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.modes import MissingKind, RealKinds
-from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_for_interval
+from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_images
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.suspects import ManifoldDiagnostics
 from genpr.notices import Notice, notice
@@ -309,7 +309,7 @@ def interval_notices(
     notices = []
     for limit, (reason, remedy) in reasons.items():
         if names := [name for name, each in missing_intervals.items() if each == limit]:
-            least = max(least_for_interval(name, ks[name]) for name in names)
+            least = 2 * max(least_images({name: ks[name] for name in names}))
             facts = {"names": ", ".join(names), "reason": reason, "remedy": remedy.format(least=least)}
             notices.append(notice("no-intervals", **facts))
     return notices

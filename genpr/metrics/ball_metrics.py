@@ -21,7 +21,7 @@ from genpr.metrics.metric import (
     Null,
     PairwiseMetric,
 )
-from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, covered_share, nn_accuracy_null
+from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, nn_accuracy_null
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import BallKind
 
@@ -75,7 +75,7 @@ def _nearest_ball(_k: int) -> BallKind:
 def _precision_null(counts: Memberships, k: int) -> float | None:
     """Share of reals in the ball of another real: a perfect fake is one more draw, up to an error of 1 / n."""
     degrees = counts.real_in_degrees.get(BallKind(k))
-    return None if degrees is None else covered_share(degrees.cpu().numpy())
+    return None if degrees is None else _share(degrees)
 
 
 def _recall_null(counts: Memberships, k: int) -> float | None:
@@ -239,7 +239,7 @@ _calibrated = partial(
 )
 def calibrated_precision(counts: Memberships, k: int) -> float:
     """Precision over its null."""
-    return _over_null(precision(counts, k), _precision_null(counts, k))
+    return _over_null(precision.value(counts, k), _precision_null(counts, k))
 
 
 @_calibrated(
@@ -252,7 +252,7 @@ def calibrated_precision(counts: Memberships, k: int) -> float:
 )
 def calibrated_recall(counts: Memberships, k: int) -> float:
     """Recall over its null."""
-    return _over_null(recall(counts, k), _recall_null(counts, k))
+    return _over_null(recall.value(counts, k), _recall_null(counts, k))
 
 
 NEIGHBOR_METRICS.sort(key=lambda metric: metric not in (calibrated_precision, calibrated_recall))
@@ -334,7 +334,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
 )
 def symmetric_precision(counts: Memberships, k: int) -> float:
     """The smaller of precision and complement precision."""
-    return min(precision(counts, k), _share(counts.reals_per_fake_ball[BallKind(k)]))
+    return min(precision.value(counts, k), _share(counts.reals_per_fake_ball[BallKind(k)]))
 
 
 @ball_metric(
@@ -350,7 +350,7 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
 )
 def symmetric_recall(counts: Memberships, k: int) -> float:
     """The smaller of recall and coverage."""
-    return min(recall(counts, k), coverage(counts, k))
+    return min(recall.value(counts, k), coverage.value(counts, k))
 
 
 @ball_metric(

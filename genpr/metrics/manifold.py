@@ -24,8 +24,9 @@ from genpr.errors import DataError, UsageError
 from genpr.limits import parse_json
 from genpr.memory import copy_of, memory_limit
 from genpr.metrics.f_beta import f_beta
+from genpr.metrics.neighbor_metrics import needed_balls
 from genpr.metrics.realism import Rarity, rarity, realism_of
-from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
@@ -322,21 +323,14 @@ def _scores(
         checked_real = checked_real.to(choose_device(real, device))
         advance = progress_counter(len(checked_real) * (len(checked_real) - 1) // 2, progress)
         balls = Neighborhood.from_features(checked_real, [BallKind(k)], ties=ties, advance=advance)
-    return ball_scores(balls, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
-
-
-def ball_scores(
-    real: Neighborhood, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
-) -> dict[str, float]:
-    """The ball metrics named in `ks`, each with its own k."""
-    counts = memberships_of(real, fake, ks=ks, progress=progress)
-    return {name: BALLS[name](counts, k) for name, k in ks.items()}
+    counts = memberships_of(balls, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+    return {name: BALLS[name].value(counts, k) for name in metrics}
 
 
 def memberships_of(
     real: Neighborhood, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
-    """The integer counts behind `ball_scores`, image by image; only those that a metric needs."""
+    """The counts of ball memberships, image by image, that the metrics in `ks` need, each with its own k."""
     real_balls, fake_balls = needed_balls(ks)
     real.rows_of(real_balls)  # an error should come before any search
     checked = check_features(fake, "fake")

@@ -150,10 +150,6 @@ class BallMetric(NeighborMetric):
     # Value above which intervals were not validated; None if there is none
     most_with_interval: float | None = None
 
-    def __call__(self, counts: Memberships, k: int) -> float:
-        """The value for a k."""
-        return self.value(counts, k)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseMetric(NeighborMetric):

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits
-from genpr.metrics.metric import BallMetric, HalfSizes, MetricValue
-from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
+from genpr.metrics.metric import HalfSampling, HalfSizes, MetricValue
+from genpr.metrics.registry import BALLS, PAIRWISE
 from genpr.metrics.uncertainty import with_interval
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
-from genpr.neighbors.resample import ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
 from genpr.neighbors.subsets import covered_share_of_subsets
 from genpr.validation import Ties, check_rows
 
@@ -87,10 +87,17 @@ class NeighborMetrics:
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
         n, m = len(self.reals.points), len(fake)
-        keep, missing_intervals = 0, dict[str, IntervalLimit]()
+        keep, missing_intervals, halved = 0, dict[str, IntervalLimit](), dict[str, int]()
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
-            missing_intervals = self._missing_intervals(m, keep)
+            is_short = bool(self._keep) != bool(self._listed_real) or bool(keep) != bool(self._listed_fake)
+            for name, k in self._resampled.items():
+                if min(n, m) < 2 * max(least_images({name: k})):
+                    missing_intervals[name] = "images"
+                elif is_short:
+                    missing_intervals[name] = "memory"
+                else:
+                    halved[name] = k
         pairs, smallest = self.reals.pairs_with(m, self._fake_balls), None
         for name in self._ks.keys() & PAIRWISE.keys():
             pairs += PAIRWISE[name].pairs(n, m)
@@ -99,9 +106,8 @@ class NeighborMetrics:
         advance = progress_counter(pairs, progress)
 
         fakes = self.reals.of_fakes(fake, self._fake_balls, keep=keep, advance=advance)
-        halved = {name: k for name, k in self._resampled.items() if name not in missing_intervals}
         replicates = Replicates(self.reals, fakes, halved, seed=self._seed) if halved else None
-        memberships = self.reals.count(
+        counts = self.reals.count(
             fakes,
             self._real_balls,
             smallest_of=smallest,
@@ -109,19 +115,25 @@ class NeighborMetrics:
             advance=advance,
         )
         if m < n:
-            memberships = replace(memberships, leave_one_out=self._leave_one_out(m))
+            counts = replace(counts, leave_one_out=self._leave_one_out(m))
         values: Values = dict.fromkeys(self._ks)
         of_halves = replicates.values() if replicates else {}
+        sizes = {"real": n, "fake": m, "both": n + m}
         for name, k in self._ks.items():
             if name in PAIRWISE:
-                values[name] = PAIRWISE[name].find(self.reals, fakes, memberships, k, advance)
-            elif (value := _ball_value(BALLS[name], memberships, k)) is not None:
-                metric = BALLS[name]
-                # The interval was not validated for larger values.
-                is_small = metric.most_with_interval is None or value.value <= metric.most_with_interval
-                of_metric = of_halves.get(name) if is_small else None
-                values[name] = with_interval(value, of_metric, n=value.n_counted, upper=metric.upper)
-        return NeighborScores(values, missing_intervals, self.reals, fakes, memberships)
+                values[name] = PAIRWISE[name].find(self.reals, fakes, counts, k, advance)
+                continue
+            metric = BALLS[name]
+            value, null, n_counted = metric.value(counts, k), metric.null(counts, k), sizes[metric.over]
+            if math.isnan(value):
+                continue
+            source = None if null is None else metric.null_source
+            values[name] = found = MetricValue(value, k, null=null, null_source=source, n_counted=n_counted)
+            # The interval of larger values was not validated.
+            is_validated = metric.most_with_interval is None or value <= metric.most_with_interval
+            if name in of_halves and is_validated:
+                values[name] = with_interval(found, of_halves[name], n=n_counted, upper=metric.upper)
+        return NeighborScores(values, missing_intervals, self.reals, fakes, counts)
 
     def _leave_one_out(self, m: int) -> dict[BallKind, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
@@ -140,25 +152,6 @@ class NeighborMetrics:
         # Another rank may have less memory, or another machine.
         enough = fits(needed, self._device)
         return keep if all(current_communicator().all_gather_object(enough, "memory")) else 0
-
-    def _missing_intervals(self, m: int, keep: int) -> dict[str, IntervalLimit]:
-        """Why metrics have no interval with m fakes and `keep` listed neighbors each."""
-        smaller = min(len(self.reals.points), m)
-        missing_intervals: dict[str, IntervalLimit] = {
-            name: "images" for name, k in self._resampled.items() if smaller < least_for_interval(name, k)
-        }
-        if bool(self._keep) == bool(self._listed_real) and bool(keep) == bool(self._listed_fake):
-            return missing_intervals
-        return {name: missing_intervals.get(name, "memory") for name in self._resampled}
-
-
-def _ball_value(metric: BallMetric, counts: Memberships, k: int) -> MetricValue | None:
-    value, null = metric.value(counts, k), metric.null(counts, k)
-    if math.isnan(value):
-        return None
-    n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
-    source = None if null is None else metric.null_source
-    return MetricValue(value, k, null=null, null_source=source, n_counted=n[metric.over])
 
 
 class Replicates:
@@ -183,35 +176,45 @@ class Replicates:
         seed: int = 0,
         replicates: int = REPLICATES,
     ) -> None:
-        self._metrics = {name: (how, k) for name, k in ks.items() if (how := BALLS[name].halves)}
-        self._requests = {name: how.requests(k, real.ties) for name, (how, k) in self._metrics.items()}
-        everything = list(dict.fromkeys(each for some in self._requests.values() for each in some))
+        self._metrics = dict[str, tuple[HalfSampling, int, tuple[CountRequest, ...]]]()
+        everything = dict[CountRequest, None]()
+        for name, k in ks.items():
+            how = BALLS[name].halves
+            assert how is not None
+            requests = how.requests(k, real.ties)
+            self._metrics[name] = how, k, requests
+            everything |= dict.fromkeys(requests)
         halved = []
         for stream, side in ((REAL_STREAM, real), (FAKE_STREAM, fake)):
             n, device = len(side.points), side.points.device
             halves = Halves.drawn(n, seed=seed, stream=stream, count=replicates, device=device)
             halved.append(ResampledSet(side.points, side.lists, halves))
-        self._sizes = HalfSizes(*(each.halves.size for each in halved))
-        self.counter = ReplicateCounter(halved[0], halved[1], everything)
+        self._sizes = HalfSizes(halved[0].halves.size, halved[1].halves.size)
+        self.counter = ReplicateCounter(halved[0], halved[1], list(everything))
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        counted = self.counter.counts()
-        every = torch.cat(list(counted.values())).cpu()  # in one transfer
-        counts = dict(zip(counted, torch.split(every, [len(each) for each in counted.values()]), strict=True))
+        counts = {request: table.cpu() for request, table in self.counter.counts().items()}
         return {
-            name: metric.value(k, self._sizes, [counts[each] for each in self._requests[name]])
-            for name, (metric, k) in self._metrics.items()
+            name: how.value(k, self._sizes, [counts[each] for each in requests])
+            for name, (how, k, requests) in self._metrics.items()
         }
 
 
-def least_for_interval(name: str, k: int) -> int:
-    """Minimum of images of each set for a value of a metric in halves."""
-    return 2 * max(ball.k for balls in needed_balls({name: k}) for ball in balls) + 2
+def needed_balls(ks: Mapping[str, int]) -> tuple[list[BallKind], list[BallKind]]:
+    """The balls around reals and around fakes that the ball metrics in `ks`, k by metric, need, each once, ascending."""
+    real, fake = set[BallKind](), set[BallKind]()
+    for name in ks.keys() - PAIRWISE.keys():
+        metric, k = BALLS[name], ks[name]
+        if metric.real_ball:
+            real.add(metric.real_ball(k))
+        if metric.fake_ball:
+            fake.add(metric.fake_ball(k))
+    return sorted(real), sorted(fake)
 
 
 def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
-    """Minimum numbers of reals and fakes for which all of these metrics are defined."""
+    """Minimum numbers of reals and fakes for which all of these metrics are defined; halves need as many."""
     real_balls, fake_balls = needed_balls(ks)
     least_real = real_balls[-1].k if real_balls else 0  # they ascend by k
     least_fake = fake_balls[-1].k if fake_balls else 0

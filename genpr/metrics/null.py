@@ -67,14 +67,6 @@ def calibrated_clipped_coverage(raw: ArrayLike, n_real: int, n_fake: int, k: int
     return good_fakes / n_fake
 
 
-def covered_share(in_degrees: ArrayLike) -> float:
-    """Leave-one-out null: share of points (n,) that lie in the ball of at least one other point of their set.
-
-    Of the graph of n reals it is the null of precision at n reals, of that of m reals the null of recall at m fakes.
-    """
-    return float((np.asarray(in_degrees) >= 1).mean())
-
-
 def _shares_of_balls(n: int, m: NDArray[np.int64], k: int, count: int) -> Floats:
     """Chance that exactly j of m fakes come before the k-th other real, for j = 0..count - 1: (count, len(m)).
 

@@ -24,7 +24,6 @@ from genpr.metrics.metric import (
     NeighborMetric,
     PairwiseMetric,
 )
-from genpr.neighbors.balls import BallKind
 
 if TYPE_CHECKING:
     import torch
@@ -330,22 +329,6 @@ def unknown_metrics(unknown: Sequence[str], known: Collection[str]) -> UsageErro
     like = similar(unknown[0], known) if unknown else ""
     text = f"unknown metrics: {some(unknown) or 'none'}{like}; known: {', '.join(known)}"
     return UsageError(text, code="unknown-metric")
-
-
-def needed_balls(ks: Mapping[str, int]) -> tuple[list[BallKind], list[BallKind]]:
-    """The balls around reals and around fakes that the ball metrics in `ks`, k by metric, need, each once, ascending."""
-    from genpr.validation import check_k  # imports torch
-
-    if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
-        raise unknown_metrics(unknown, BALLS)
-    real, fake = set[BallKind](), set[BallKind]()
-    for name, given in ks.items():
-        k, metric = check_k(given), BALLS.get(name)
-        if metric is not None and metric.real_ball:
-            real.add(metric.real_ball(k))
-        if metric is not None and metric.fake_ball:
-            fake.add(metric.fake_ball(k))
-    return sorted(real), sorted(fake)
 
 
 def check_value(name: str, value: float | None, what: str = "value") -> None:

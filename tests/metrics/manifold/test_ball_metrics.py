@@ -7,8 +7,8 @@ import torch
 from ball_metric_oracle import Pair
 
 from genpr.metrics.manifold import memberships_of
-from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.neighbor_metrics import NeighborMetrics, needed_balls
+from genpr.metrics.registry import BALLS
 from genpr.neighbors.counts import Neighborhood
 
 TIES = ("closed", "strict")
@@ -35,7 +35,7 @@ def everything(real, fake, k, ties="closed"):
     ks = dict.fromkeys(BALLS, k)
     found = counted(real, fake, ks, ties)
     return (
-        {name: BALLS[name](found, k) for name in BALLS},
+        {name: BALLS[name].value(found, k) for name in BALLS},
         {name: metric.null(found, k) for name, metric in BALLS.items()},
     )
 
@@ -103,7 +103,7 @@ def test_values_equal_hand_computed_ones(sets, ties, expected):
     """Precision, recall, density and coverage are tested in test_manifold.py."""
     expected = expected | {"complement_precision": float(sets is HAND_A)}
     found = counted(*sets, dict.fromkeys(expected, 1), ties)
-    assert {name: BALLS[name](found, 1) for name in expected} == pytest.approx(expected, abs=1e-15)
+    assert {name: BALLS[name].value(found, 1) for name in expected} == pytest.approx(expected, abs=1e-15)
 
 
 @pytest.fixture(scope="module", params=TIES)
@@ -154,7 +154,7 @@ def test_every_metric_needs_only_its_declared_counts():
             [ball(2) for ball in [metric.fake_ball] if ball],
         )
         found = counted(real, fake, {name: 2})
-        value = BALLS[name](found, 2)
+        value = BALLS[name].value(found, 2)
         assert 0 <= value <= 21 or (name == "witnessed_diversity" and math.isnan(value))
         assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))
 
@@ -164,6 +164,6 @@ class TestWitnessed:
     def test_values_of_the_default_k_equal_the_definition(self, n, m, rng):
         real, fake = rng.normal(size=(n, 6)), rng.normal(0.3, 1.1, size=(m, 6))
         pair = Pair.of(real.astype(np.float32), fake.astype(np.float32), "closed")
-        found = BALLS["witnessed_diversity"](counted(real, fake, {"witnessed_diversity": 20}), 20)
+        found = BALLS["witnessed_diversity"].value(counted(real, fake, {"witnessed_diversity": 20}), 20)
         assert found == pytest.approx(min(1, *ball_metric_oracle.support_and_coverage(pair, 20)), abs=1e-12)
         assert 0.1 < found <= 1

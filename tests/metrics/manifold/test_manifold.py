@@ -14,8 +14,8 @@ from genpr.errors import DataError, FeatureError, UsageError
 from genpr.metrics.manifold import (
     KNNManifold,
     PrecisionRecall,
-    ball_scores,
     manifold_metrics,
+    memberships_of,
     precision_recall,
 )
 from genpr.metrics.neighbor_metrics import NeighborMetrics
@@ -116,12 +116,10 @@ class TestKNNManifold:
 
 
 class TestRealSide:
-    def test_unknown_metrics_and_unfitted_ks_are_errors(self, rng):
+    def test_unfitted_ks_are_errors(self, rng):
         side = Neighborhood.from_features(torch.from_numpy(rng.normal(size=(20, 3))).float(), [BallKind(3)])
-        with raising(UsageError, "unknown-metric", "unknown metrics: f1"):
-            ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
         with raising(UsageError, "k-not-fitted", "k = 5 was not fitted, only k = 3"):
-            ball_scores(side, rng.normal(size=(20, 3)), ks={"density": 5})
+            memberships_of(side, rng.normal(size=(20, 3)), ks={"density": 5})
 
 
 GOOD = np.random.default_rng(0).normal(size=(20, 3))
