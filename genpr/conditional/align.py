@@ -30,7 +30,7 @@ from genpr.conditional.prompts import Captions, Prompts, check_number, open_prom
 from genpr.conditional.shared import conditional_result, embed_matched, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.notices_of_score import decoding_notices
-from genpr.evaluation.result import AlignmentSummary, Identities, Result, SideSummary
+from genpr.evaluation.result import AlignmentSummary, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
@@ -164,7 +164,7 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
         undefined=(*undefined, *lacking),
         notices=tuple(dict.fromkeys((*own, *notices))),
         real=replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=encoded - started),
-        fake=SideSummary.from_features(features, Identities.from_features(features)),
+        fake=SideSummary.from_features(features),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
         device=str(embedder.device),
         seed=options.seed,

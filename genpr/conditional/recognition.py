@@ -29,7 +29,7 @@ from genpr.conditional.shared import embed_matched
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.notices_of_score import decoding_notices
-from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Identities, Result, SideSummary
+from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Result, SideSummary
 from genpr.features.custom import DetectingExtractor, Detector, load_user_object, wrap_extractor
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -273,7 +273,7 @@ def _result(
         variant=_variant(classifier, labeled),
         notices=(*own, *decoding_notices("fake", features), *of_features),
         summary={"unreadable": (), "classifier": summary},
-        fake=SideSummary.from_features(features, Identities.from_features(features)),
+        fake=SideSummary.from_features(features),
         device=str(classifier.embedder.device),
         max_images=options.max_images,
         seconds={**seconds, "score": time.perf_counter() - started},
@@ -285,7 +285,7 @@ def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
     chosen = f"threshold {DETECTED:g}"
     if labeled is not None:
         labels = expectations_side(labeled.expectations, None).content
-        digits = sha256_of_rows(Identities.from_features(labeled.features).content, labels)[:8]
+        digits = sha256_of_rows(SideSummary.from_features(labeled.features).content, labels)[:8]
         chosen = f"thresholds by labeled images {digits}"
     return f"{chosen}, template {TEMPLATE!r}" if classifier.classes is None else chosen
 

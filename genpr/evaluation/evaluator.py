@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Unpack
 
+from genpr.distributed import current_communicator
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
@@ -87,10 +88,9 @@ def score_with(
         run = ScoreRun(real, choices)
         opened = run.open_fake(fake)
         scorer = None if classes is None else run.class_scorer(opened, classes)
-        run.embed_real()
+        run.embed_real(like_fakes=score_held_out)
         by_image = images != "none" and run.has_images(required=images == "required")
         fakes = run.embed(opened, "fake")
-        run.embed_held_out(like_fakes=score_held_out)
         like_fakes = run.held_out.limited_to(fakes.n) if score_held_out and run.held_out is not None else None
         scored = []
         for index in range(len(choices)):
@@ -139,38 +139,33 @@ class ScoreRun:
         """What scores each class of the fakes."""
         return ClassScorer(self.plans[0], self.embedder, opened=(self.opened, opened), **options)
 
-    def embed_real(self) -> None:
-        """Embed the reals; missing weights of any extractor are reported before."""
-        if isinstance(self.opened, OpenedImages):
-            require_all_weights(
-                [key for plan in self.plans for key in plan.extractors.values()], self.options
-            )
+    def embed_real(self, *, like_fakes: bool = False) -> None:
+        """Embed the reals and those that were held out, if any; the latter with `like_fakes` by the extractors of the fakes."""
         self.real = self.embed(self.opened, "real")
+        if self._opened_held_out is not None:
+            needs = "fake" if like_fakes else None
+            self.held_out = self.embed(self._opened_held_out, "held-out", needs=needs)
 
     def embed(
         self, opened: OpenedInput, role: str, *, needs: str | None = None, cache: bool | None = None
     ) -> SourceFeatures:
         """Embed "real", "fake" or "held-out" images by all extractors that the plans need for this role, or for another."""
         limit: int | None = 0
-        extractors, elsewhere, least = list[ExtractorLike](), list[ExtractorLike](), 1
+        extractors, elsewhere = list[ExtractorLike](), list[ExtractorLike]()
+        declared, least = list[ExtractorLike](), 1
         for plan in self.plans:
+            declared.append(plan.own)
             elsewhere += plan.extractors.values()
             needed = plan.needs[needs or role]
             limit = None if limit is None or needed.most is None else max(limit, needed.most)
             extractors += needed.extractors
             least = max(least, needed.least)
+        if role == "real" and isinstance(opened, OpenedImages):
+            require_all_weights(elsewhere, self.options)  # before any image is embedded
         embedder = self.embedder if cache is None else self.embedder.with_options(cache=cache)
-        features = SourceFeatures(
-            opened, role, embedder, limit=limit, declared=[plan.own for plan in self.plans]
-        )
+        features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
         features.require(extractors, minimum=least, elsewhere=elsewhere)
         return features
-
-    def embed_held_out(self, *, like_fakes: bool = False) -> None:
-        """Embed held-out reals, if there are any; with `like_fakes` by the extractors of the fakes."""
-        if self._opened_held_out is not None:
-            needs = "fake" if like_fakes else None
-            self.held_out = self.embed(self._opened_held_out, "held-out", needs=needs)
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""
@@ -181,7 +176,10 @@ class ScoreRun:
             self.embedder, self._fits[index], "for the metrics"
         )
         self.notices |= dict.fromkeys(notices)
-        self.references[index].check_ranks()
+        if (
+            not current_communicator().is_single_process
+        ):  # other reals, options, labels or statistics are an error
+            current_communicator().check_same(self.references[index].recipe, "options")
 
     def has_images(self, *, required: bool) -> bool:
         """Whether values of images can be computed; an error if they are required."""
@@ -250,7 +248,6 @@ class Evaluator:
         with self._limit():
             self._run = ScoreRun(real, [chosen])
             self._run.embed_real()
-            self._run.embed_held_out()
             self._run.fit()
 
     @property

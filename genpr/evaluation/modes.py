@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import Any, Literal, Unpack
 
 from genpr.evaluation.evaluator import ScoreRun
 from genpr.evaluation.labels import SourceLabels
 from genpr.evaluation.notices_of_score import image_notices, missing_modes
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
+from genpr.evaluation.reference import report_neighbors
 from genpr.evaluation.result import Identities
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.inputs import check_same_weights
@@ -136,7 +138,6 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
             if (images := each.match(side)) is not None
         ]
         labels_of = {images.role: images.labels for images in known}
-        progress = given.progress
         found, of_memory = with_cpu_fallback(
             run.embedder,
             lambda where: modes_of(
@@ -149,8 +150,7 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
                 fake_labels=labels_of.get("fake"),
                 seed=given.seed,
                 device=where.device,
-                progress=progress
-                and (lambda done, total: progress("neighbors", 100 * done // max(total, 1), 100)),
+                progress=None if given.progress is None else partial(report_neighbors, given.progress),
             ),
             "for the modes",
         )

@@ -5,7 +5,7 @@ Every diagnostic has a threshold far from random variation, so that two halves o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Identities
+from genpr.evaluation.result import Identities, SideSummary
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
@@ -55,9 +55,9 @@ class Evidence:
     plan: ScorePlan
     reals: FeatureSet  # the features that identify the two sets in the result
     fakes: FeatureSet
-    identities: tuple[
-        Identities, Identities
-    ]  # hashes of the reals and of the fakes, for copies and duplicates
+    identities: tuple[Identities, Identities]  # hashes of the rows of both
+    sides: tuple[SideSummary, SideSummary]  # facts about both
+    n_shared: int  # fakes that are byte-identical to a real
     fake_source: SourceFeatures  # the features of the fakes by all extractors
     metrics: Mapping[str, MetricValue]
     deviations: tuple[str, ...]  # from the protocol
@@ -71,22 +71,45 @@ class Evidence:
 def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
     """All notices about a score, the most important first."""
     plan, reals, fakes, metrics = evidence.plan, evidence.reals, evidence.fakes, evidence.metrics
-    found = input_notices(
-        reals, fakes, *evidence.identities, protocol=plan.protocol.name, deviations=evidence.deviations
-    )
+    notices = []
+    if evidence.deviations:
+        what = "; ".join(evidence.deviations)
+        notices.append(notice("protocol-not-met", protocol=plan.protocol.name, what=what))
+    info = fakes.extractor or reals.extractor
+    if info is not None and not info.comparable:
+        notices.append(notice("not-comparable", extractor=info.name))
+    notices += _decoded_unlike(reals.decoder, fakes.decoder)
+    n_real, n_fake = len(reals) or len(fakes), len(fakes)  # reals may be statistics without images
+    if few := [f"{n} {role}s" for role, n in (("real", len(reals)), ("fake", n_fake)) if 0 < n < SMALL]:
+        notices.append(notice("small-sample", sets=" and ".join(few)))
+    if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
+        calibrated = "; with more fakes than reals, calibrated_recall of a perfect generator is below 1"
+        facts = {
+            "n_real": f"{n_real:,}",
+            "n_fake": f"{n_fake:,}",
+            "calibrated": calibrated * (n_fake > n_real),
+        }
+        notices.append(notice("unequal-n", **facts))
+    if evidence.identities[0].distinct == evidence.identities[1].distinct:
+        notices.append(notice("same-input"))
+    elif evidence.n_shared > _COPIES_SHARE * n_fake:
+        notices.append(notice("copied-reals", count=f"{evidence.n_shared:,}", total=f"{n_fake:,}"))
+    for role, side in zip(("real", "fake"), evidence.sides, strict=True):
+        if side.n_duplicates > _DUPLICATES_SHARE * side.n:
+            facts = {"count": f"{side.n_duplicates:,}", "total": f"{side.n:,}"}
+            notices.append(notice("duplicates", role=role, **facts))
+    notices += image_notices(reals, fakes)
     if plan.statistics is not None:
-        found += _statistics_notices(reals, fakes, plan, plan.statistics)
+        notices += _statistics_notices(reals, fakes, plan, plan.statistics)
     copying = []
     if C_T.name in metrics and (z := metrics[C_T.name].value) < _COPYING_Z:
         copying.append(notice("copying", z=f"{z:.1f}"))
     if evidence.diagnostics is None:
-        notices = [*found, *copying]
+        notices += copying
     else:
-        known = set(map(attrgetter("code"), found))
-        notices = [*near_duplicate_notices(evidence.diagnostics, known), *found]
-        notices += diagnose(evidence, evidence.diagnostics, known=known, copying=copying)
+        notices = _neighbor_notices(evidence, evidence.diagnostics, notices, copying)
     overlap = {each.name: metrics[each.name].value for each in _OVERLAP if each.name in metrics}
-    is_explained = any(each.code in _SHRUNKEN for each in notices)
+    is_explained = not _SHRUNKEN.isdisjoint(map(attrgetter("code"), notices))
     if len(overlap) > 1 and not any(overlap.values()) and not is_explained:
         notices.insert(0, notice("no-overlap", names=", ".join(overlap)))
     of_precision = metrics.get(precision.name)
@@ -97,15 +120,15 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         probabilities = evidence.fake_source[plan.extractors[INCEPTION_SCORE.name]].features
         score, device = metrics[INCEPTION_SCORE.name].value, evidence.device
         notices += _order_notices(probabilities, score, chunk=chunk, device=device)
-    if VENDI.name in metrics and len(fakes) < _CONVERGED:
-        notices.append(notice("vendi-not-converged", n=f"{len(fakes):,}", needed=f"{_CONVERGED:,}"))
+    if VENDI.name in metrics and n_fake < _CONVERGED:
+        notices.append(notice("vendi-not-converged", n=f"{n_fake:,}", needed=f"{_CONVERGED:,}"))
     if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
         given = [each for each in (plan.statistics, evidence.statistics) if each and not each.decoder]
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
     if evidence.neighbors is not None and evidence.neighbors.missing_intervals:
-        smaller = min(len(reals), len(fakes))
+        smaller = min(len(reals), n_fake)
         notices += interval_notices(evidence.neighbors.missing_intervals, plan.ks, smaller)
-    return tuple(notices)
+    return tuple(dict.fromkeys(notices))
 
 
 def _order_notices(probabilities: Tensor, score: float, *, chunk: int, device: torch.device) -> list[Notice]:
@@ -139,46 +162,6 @@ def _statistics_notices(
         )
         found.append(notice("statistics-unlabeled", source=source, extractor=" and ".join(names)))
     return tuple(found)
-
-
-def input_notices(
-    real: FeatureSet,
-    fake: FeatureSet,
-    real_ids: Identities,
-    fake_ids: Identities,
-    *,
-    protocol: str,
-    deviations: Sequence[str],
-) -> tuple[Notice, ...]:
-    """All notices about the two sets, the most important first."""
-    notices = []
-    if deviations:
-        notices.append(notice("protocol-not-met", protocol=protocol, what="; ".join(deviations)))
-    info = fake.extractor or real.extractor
-    if info is not None and not info.comparable:
-        notices.append(notice("not-comparable", extractor=info.name))
-    notices += _decoded_unlike(real.decoder, fake.decoder)
-    n_real, n_fake = len(real) or len(fake), len(fake)  # reals may be statistics without images
-    if few := [f"{n} {role}s" for role, n in (("real", len(real)), ("fake", n_fake)) if 0 < n < SMALL]:
-        notices.append(notice("small-sample", sets=" and ".join(few)))
-    if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
-        calibrated = "; with more fakes than reals, calibrated_recall of a perfect generator is below 1"
-        sizes = {
-            "n_real": f"{n_real:,}",
-            "n_fake": f"{n_fake:,}",
-            "calibrated": calibrated * (n_fake > n_real),
-        }
-        notices.append(notice("unequal-n", **sizes))
-    shared = fake_ids.n_shared_with(real_ids)
-    if real_ids.distinct == fake_ids.distinct:
-        notices.append(notice("same-input"))
-    elif shared > _COPIES_SHARE * len(fake_ids.rows):
-        notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake_ids.rows):,}"))
-    for role, ids in (("real", real_ids), ("fake", fake_ids)):
-        if ids.n_duplicates > _DUPLICATES_SHARE * len(ids.rows):
-            facts = {"role": role, "count": f"{ids.n_duplicates:,}", "total": f"{len(ids.rows):,}"}
-            notices.append(notice("duplicates", **facts))
-    return tuple(dict.fromkeys((*notices, *image_notices(real, fake))))
 
 
 def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
@@ -229,22 +212,24 @@ def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
     return notices
 
 
-def diagnose(
-    evidence: Evidence,
-    diagnostics: ManifoldDiagnostics,
-    *,
-    known: Collection[str],
-    copying: Sequence[Notice],
+def _neighbor_notices(
+    evidence: Evidence, diagnostics: ManifoldDiagnostics, of_sets: Sequence[Notice], copying: Sequence[Notice]
 ) -> list[Notice]:
-    """Notices about the position of the fakes relative to the reals, the most important first."""
+    """The notices of the two sets with those of the position of the fakes relative to the reals, in their order."""
     reals, fakes, metrics = evidence.reals, evidence.fakes, evidence.metrics
-    notices = []
-    if "duplicates" not in known:
-        for role, share in zip(("real", "fake"), diagnostics.flat, strict=True):
-            if share > _FLAT:
-                notices.append(notice("degenerate-manifold", role=role, share=f"{share:.0%}"))
+    known, notices, groups = set(map(attrgetter("code"), of_sets)), [*of_sets], []
+    both = zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True)
+    for role, each, flat in both:
+        if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT):
+            groups.append((role, each))
+        if flat > _FLAT and "duplicates" not in known:
+            notices.append(notice("degenerate-manifold", role=role, share=f"{flat:.0%}"))
+    if groups:
+        sides = " and ".join(f"{each.share:.0%} of the {role} images" for role, each in groups)
+        sizes = " and ".join(dict.fromkeys(str(each.size) for _, each in groups))
+        notices.insert(0, notice("near-duplicates", sides=sides, size=sizes))
     copies = diagnostics.near_copies
-    if copies is not None and not _COPIES & {*known} and copies.is_excess:
+    if copies is not None and not _COPIES & known and copies.is_excess:
         pairs = zip(copies.fakes[:_SHOWN].tolist(), copies.reals[:_SHOWN].tolist(), strict=True)
         shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)
         shares = {"share": f"{copies.share:.1%}", "expected": f"{copies.expected:.1%}"}
@@ -252,14 +237,16 @@ def diagnose(
     # Other diagnostics are not useful for fakes that are far from all reals.
     relative = [metrics[each.name].relative or 0.0 for each in _NEAR if each.name in metrics]
     is_plausible = max(relative, default=1.0) >= _PLAUSIBLE
-    shrunk = _shrinkage(metrics, diagnostics) if is_plausible else []
+    shrunk = _shrinkage(metrics, diagnostics) if is_plausible else None
     # Shrunken fakes are nearer to all reals and in many balls, without copies or outliers.
-    notices += shrunk or copying
-    if diagnostics.outliers and not shrunk:
-        outliers = diagnostics.outliers
-        shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
-        largest = f"{outliers[0].share:.1%}"
-        notices.append(notice("outlier-dominance", count=len(outliers), share=largest, shown=shown))
+    if shrunk is not None:
+        notices.append(notice("shrinkage", sign=shrunk))
+    else:
+        notices += copying
+        if outliers := diagnostics.outliers:
+            shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
+            largest = f"{outliers[0].share:.1%}"
+            notices.append(notice("outlier-dominance", count=len(outliers), share=largest, shown=shown))
     if is_plausible:
         notices += missing_modes(evidence.kinds(), reals, fakes, evidence.identities[1])[1]
     return notices
@@ -269,7 +256,8 @@ def missing_modes(
     kinds: RealKinds | None, reals: FeatureSet, fakes: FeatureSet, fake_ids: Identities
 ) -> tuple[tuple[MissingKind, ...], list[Notice]]:
     """The missing modes, and the notice of them, if there are any; of equal fakes, one counts."""
-    rows = torch.tensor(fake_ids.first_rows()) if fake_ids.n_duplicates else None
+    has_duplicates = len(fake_ids.distinct) < len(fake_ids.rows)
+    rows = torch.tensor(fake_ids.first_rows()) if has_duplicates else None
     missing = () if kinds is None else kinds.missing(fakes.features, fake_rows=rows)
     if not missing:
         return (), []
@@ -277,19 +265,6 @@ def missing_modes(
     facts["real"] = f"{sum(kind.real_share for kind in missing):.1%}"
     facts["fake"] = f"{sum(kind.fake_share for kind in missing):.1%}"
     return missing, [notice("missing-modes", count=len(missing), **facts)]
-
-
-def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
-    """The notice of near-duplicates within a set, if any."""
-    found = []
-    for role, each, flat in zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True):
-        if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT):
-            found.append((role, each))
-    if not found:
-        return []
-    sides = " and ".join(f"{each.share:.0%} of the {role} images" for role, each in found)
-    sizes = " and ".join(dict.fromkeys(str(each.size) for _, each in found))
-    return [notice("near-duplicates", sides=sides, size=sizes)]
 
 
 def interval_notices(
@@ -315,17 +290,16 @@ def interval_notices(
     return notices
 
 
-def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> list[Notice]:
-    """The notice of fakes that are closer together than reals, or that have more reals around them than expected."""
+def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> str | None:
+    """How one sees that fakes are closer together than reals, or have more reals around them than expected, if they do."""
     ratio = diagnostics.concentration
     if ratio is not None and ratio < _CONCENTRATED:
-        return [notice("shrinkage", sign=f"their balls are {ratio:.2f} times as large as those of the reals")]
+        return f"their balls are {ratio:.2f} times as large as those of the reals"
     dense = metrics.get(density.name)
     of_recall, of_coverage = metrics.get(recall.name), metrics.get(coverage.name)
     if dense is None or of_recall is None or of_coverage is None:
-        return []
+        return None
     reached, covered = of_recall.relative, of_coverage.relative
     if reached is None or covered is None or dense.value <= _DENSE or covered - reached <= _GAP:
-        return []
-    sign = f"density is {dense.value:.2f} while recall is {reached:.0%} of its null"
-    return [notice("shrinkage", sign=sign)]
+        return None
+    return f"density is {dense.value:.2f} while recall is {reached:.0%} of its null"

@@ -28,8 +28,7 @@ from genpr.features.statistics import (
     find_statistics,
     read_statistics,
 )
-from genpr.metrics.metric import DistributionMetric
-from genpr.metrics.registry import METRICS
+from genpr.metrics.registry import METRICS, MOMENTS
 from genpr.validation import Ties
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def given_moments(
     Moments without a named extractor are taken for the features of `fid`, or without this metric for those of the score.
     """
     primary, found = extractors.get("fid", own), dict[str, FeatureMoments]()
-    for name in filter(takes_moments, extractors):
+    for name in filter(MOMENTS.__contains__, extractors):
         extractor = extractors[name]
         theirs = recipe.statistics_of.get(name, extractor)
         fitting = [each for each in statistics.moments if each.is_of(theirs, primary)]
@@ -197,12 +196,6 @@ def check_width(
         found = f"{moments.key} in {statistics.source} has {len(moments.mean)} entries"
         text = f"{found}, but the features of {metric} have {dim}; choose the extractor of the statistics (--extractor)"
         raise FeatureError(text, code="statistics-shape", path=statistics.source)
-
-
-def takes_moments(metric: str) -> bool:
-    """Whether `metric` needs only mean and covariance of the reals."""
-    found = METRICS[metric]
-    return isinstance(found, DistributionMetric) and found.uses_moments
 
 
 def _statistics_of(
@@ -253,13 +246,13 @@ def _check_given(
     networks = {
         parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
     }
-    for name in filter(takes_moments, extractors):
+    for name in filter(MOMENTS.__contains__, extractors):
         extractor = extractors[name]
         theirs = networks.get(parse_name(extractor).base) if isinstance(extractor, str) else None
         if theirs is not None and name not in given:
             text = f"{source} has mean and covariance of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
             raise FeatureError(text, code="other-extractor", path=source)
-    distances = list(filter(takes_moments, extractors))
+    distances = list(filter(MOMENTS.__contains__, extractors))
     if (is_needed and distances and not given) or (not has_reals and set(distances) - set(given)):
         name = next(name for name in distances if name not in given)
         text = f"{source} has {statistics.held}, but {name} is on {_name(extractors[name])} features; choose the extractor of the file, or another file"

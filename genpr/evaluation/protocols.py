@@ -6,7 +6,7 @@ default, `genpr`, may be changed, and its results record the changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -14,8 +14,16 @@ from typing import Literal
 
 from genpr.errors import UsageError, similar, some
 from genpr.features.representations import FDR6
-from genpr.metrics.metric import plain_name
-from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS, unknown_metrics
+from genpr.metrics.metric import DistributionMetric, MetricValue, plain_name
+from genpr.metrics.registry import (
+    CONDITIONAL,
+    DEFAULT_METRICS,
+    HELD_OUT,
+    METRICS,
+    MOMENTS,
+    NEIGHBORS,
+    unknown_metrics,
+)
 from genpr.validation import Ties, check_k
 
 Statistics = Literal["with images", "published"]
@@ -145,12 +153,39 @@ class EvaluationProtocol:
         if prefix != CLIP_SCORE_PREFIX:
             raise self._pinned("prefix", repr(prefix), repr(CLIP_SCORE_PREFIX))
 
-    def deviations(self, n_real: int | None, n_fake: int) -> tuple[str, ...]:
-        """Descriptions of differences from the required numbers of images; reals are not checked if None."""
+    def deviations(
+        self,
+        n_real: int | None,
+        n_fake: int,
+        metrics: Mapping[str, MetricValue] = MappingProxyType({}),
+        given: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        """Descriptions of deviations: numbers of images (of reals unless None), and features and statistics of the metrics.
+
+        `given` are the metrics whose moments of the reals come from a file.
+        """
         found = []
         for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
             if n is not None and needed is not None and n != needed:
                 found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
+        if "metrics" in self.free:
+            return tuple(found)
+        if "extractor" not in self.free and any(metric.extractor is None for metric in metrics.values()):
+            found.append(f"features of unknown origin where {self.name} needs {self.extractor}")
+        if self.reference_statistics == "published":
+            found += [
+                f"{name} from real images where {self.name} needs published statistics (--reference-statistics)"
+                for name in metrics
+                if name in MOMENTS and name not in given
+            ]
+        for name, value in metrics.items():
+            metric = METRICS.get(name)
+            if (
+                isinstance(metric, DistributionMetric)
+                and metric.samples_subsets
+                and value.variant is not None
+            ):
+                found.append(f"{name} on {value.variant} where {self.name} needs 1,000")
         return tuple(found)
 
     def _pinned(self, what: str, requested: object, own: object) -> UsageError:

@@ -33,7 +33,7 @@ from genpr.errors import (
 )
 from genpr.evaluation.notices_of_score import SMALL, decoding_notices
 from genpr.evaluation.options import FAMILY, ReconstructKeywords, ReconstructOptions
-from genpr.evaluation.result import Identities, ReconstructionSummary, Result, SideSummary, package_versions
+from genpr.evaluation.result import ReconstructionSummary, Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
@@ -392,7 +392,7 @@ def _result(
         sources.append(replace(whole, names=shown, decoder=decoder, passed_over=others))
         own += [*decoding_notices(role, sources[-1]), *part.notices]
     real, fake = (
-        replace(SideSummary.from_features(source, Identities.from_features(source)), what=f"{role}s")
+        replace(SideSummary.from_features(source), what=f"{role}s")
         for source, role in zip(sources, _ROLES, strict=True)
     )
     columns = {name: found.values[name] for name in options.chosen}

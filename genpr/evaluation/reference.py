@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -26,7 +26,6 @@ from genpr.evaluation.plan import (
     given_moments,
     is_custom,
     statistics_beside,
-    takes_moments,
 )
 from genpr.evaluation.result import (
     Identities,
@@ -38,6 +37,7 @@ from genpr.evaluation.result import (
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_same_weights
+from genpr.features.options import StageProgress
 from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
@@ -63,8 +63,8 @@ class Scores:
     values: Values  # by metric; None where one is undefined
     seconds: dict[str, float]  # by stage, without embedding
     neighbors: NeighborScores | None  # the metrics of neighbors, with the search behind them
-    # reals and fakes among which neighbors were counted: parts of them, if the protocol limits their number
-    counted: tuple[FeatureSet, FeatureSet] | None
+    counted: tuple[FeatureSet, FeatureSet] | None  # reals and fakes among which neighbors were counted
+    limit: int | None  # of both, if these are parts, since the protocol limits their number
 
 
 class Reference:
@@ -90,6 +90,10 @@ class Reference:
             self._held_out_summary = SideSummary.from_features(kept, Identities.from_features(kept))
             self._notices = (*decoding_notices("held-out", kept), *kept.notices)
         self._fits: dict[int | None, tuple[FeatureSet, NeighborMetrics]] = {}
+        progress = embedder.options.progress
+        self._progress = None if progress is None else partial(report_neighbors, progress)
+        # The clusters of the reals, once a notice needs them.
+        self._kinds = cache(partial(RealKinds.fit, self.reals.features, seed=embedder.options.seed))
         self._options = DistributionOptions(
             device=embedder.device,
             inception_score_split_size=plan.protocol.inception_score_split_size,
@@ -118,32 +122,21 @@ class Reference:
         started = time.perf_counter()
         self._report(0, 1)
         if plan.ks:
-            self._fitted_neighbors(self._limit(len(self.real[plan.own])))
+            self._fitted_neighbors(len(self.real[plan.own]))
         self._report(1, 1)
         self._fit_seconds["fit_real"] = time.perf_counter() - started
         self._label_scorer = None if labels is None else LabelScorer(labels, self.reals, plan, embedder)
 
     @cached_property
-    def _identities(self) -> Identities:
-        return Identities.from_features(self.reals)
-
-    @cached_property
-    def _real_summary(self) -> SideSummary:
-        summary = SideSummary.from_features(self.reals, self._identities)
-        if self.reals.statistics is None:
-            return summary
-        content = self.reals.statistics.content
-        return replace(summary, content=content, order=content)
-
-    @cached_property
-    def _real_kinds(self) -> RealKinds | None:
-        """The clusters of the reals, which only metrics of neighbors need."""
-        return RealKinds.fit(self.reals.features, seed=self.embedder.options.seed)
+    def _described_reals(self) -> tuple[Identities, SideSummary]:
+        """Hashes and facts of the reals, which a control does not need."""
+        identities = Identities.from_features(self.reals)
+        return identities, SideSummary.from_features(self.reals, identities)
 
     @property
     def content(self) -> str:
         """Hash of the contents of the reals, independent of their order."""
-        return self._real_summary.content
+        return self._described_reals[1].content
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -168,16 +161,11 @@ class Reference:
             "seed": embedder.options.seed,
             "max_images": embedder.options.max_images,
             **({"decoding": decoding} if any(decoding.values()) else {}),
-            "real": self._real_summary.order,
+            "real": self._described_reals[1].order,
             "held_out": None if held_out is None else held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
             **({} if plan.statistics is None else {"statistics": plan.statistics.content}),
         }
-
-    def check_ranks(self) -> None:
-        """Raise an error if other ranks have other reals or options ("ranks-differ"); labels and statistics count, too."""
-        if not current_communicator().is_single_process:
-            current_communicator().check_same(self.recipe, "options")
 
     def score(self, fake: SourceFeatures, *, by_image: bool = False) -> tuple[Result, PerImageScores | None]:
         """Score a fake set that is embedded by all extractors of the plan; `by_image` keeps the values of each image."""
@@ -194,30 +182,14 @@ class Reference:
             given = given_moments(beside, plan.extractors, plan.own, plan.protocol)
             self._check_fakes(fakes, beside, given)
         scores = self.values(fakes, _gaussians(given) if given else {})
-        metrics, extractors = self._described(fakes, scores.values)
         diagnostics, neighbors = None, scores.neighbors
-        pairs = zip(scores.counted or (), (self.real, fakes), strict=False)
-        if neighbors is not None and all(counted is whole[plan.own] for counted, whole in pairs):
+        if neighbors is not None and scores.limit is None:
             diagnostics = ManifoldDiagnostics.from_counts(
                 neighbors.reals, neighbors.fakes, neighbors.memberships, self._progress
             )
-        evidence = Evidence(
-            plan=plan,
-            reals=self.reals,
-            fakes=fakes[plan.main],
-            identities=(self._identities, Identities.from_features(fakes[plan.main])),
-            fake_source=fakes,
-            metrics=metrics,
-            deviations=self._deviations(metrics, len(fakes[plan.main])),
-            statistics=beside if given else None,
-            neighbors=neighbors,
-            diagnostics=diagnostics,
-            kinds=lambda: self._real_kinds,
-            device=self.embedder.device,
-        )
-        result, labels = self._result(evidence, extractors, scores), None
+        result, labels = self._result(fakes, scores, diagnostics, beside if given else None), None
         if self._label_scorer is not None:
-            result, labels = self._label_scorer.add_to(result, fakes.opened, evidence.fakes)
+            result, labels = self._label_scorer.add_to(result, fakes.opened, fakes[plan.main])
         result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
         if not by_image:
             return result, None
@@ -252,12 +224,11 @@ class Reference:
             on_all = current_communicator().broadcast_from_rank0(records)
             values |= {name: MetricValue(**record) for name, record in on_all.items()}
         companions = self._fit_seconds["companions"] + time.perf_counter() - started
-        started, neighbors, counted = time.perf_counter(), None, None
+        started, neighbors, counted, limit = time.perf_counter(), None, None, None
         self._report(0, 1)
         if plan.ks:
             fakes, seed = fake[plan.own], self.embedder.options.seed
-            limit = self._limit(len(self.real[plan.own]), len(fakes))
-            reals, fitted = self._fitted_neighbors(limit)
+            limit, reals, fitted = self._fitted_neighbors(len(self.real[plan.own]), len(fakes))
             counted = reals, fakes if limit is None else _chosen(fakes, limit, seed)
             neighbors = fitted.score(counted[1].features, self._progress)
             values |= neighbors.values
@@ -274,7 +245,7 @@ class Reference:
                 values[name] = metric.compute(*sets, device=device, progress=self._progress)
         self._report(1, 1)
         seconds = {"companions": companions, "score_fake": time.perf_counter() - started}
-        return Scores(values, self._fit_seconds | seconds, neighbors, counted)
+        return Scores(values, self._fit_seconds | seconds, neighbors, counted, limit)
 
     def _distance_of(self, name: str, fake: SourceFeatures, given: Gaussian | None) -> MetricValue:
         metric, ours = METRICS[name], self._given.get(name)
@@ -289,11 +260,16 @@ class Reference:
         ]
         return replace(value, variant="; ".join(moments) or value.variant)
 
-    def _fitted_neighbors(self, limit: int | None) -> tuple[FeatureSet, NeighborMetrics]:
-        """At most `limit` reals, and these fitted for the metrics of neighbors; kept by limit."""
+    def _fitted_neighbors(self, *sizes: int) -> tuple[int | None, FeatureSet, NeighborMetrics]:
+        """The rows of sets of these sizes that are counted (None for all), these reals, and their fit; kept by limit.
+
+        As many reals as fakes are counted.
+        """
+        plan, reals, seed = self.plan, self.real[self.plan.own], self.embedder.options.seed
+        limit = plan.protocol.max_rows
+        if limit is not None:
+            limit = None if {*sizes} == {min(limit, *sizes)} else min(limit, *sizes)
         if limit not in self._fits:
-            plan, seed = self.plan, self.embedder.options.seed
-            reals = self.real[plan.own]
             reals = reals if limit is None else _chosen(reals, limit, seed)
             fitted = NeighborMetrics(
                 reals.features,
@@ -305,38 +281,32 @@ class Reference:
                 progress=self._progress,
             )
             self._fits[limit] = reals, fitted
-        return self._fits[limit]
-
-    def _limit(self, *sizes: int) -> int | None:
-        """Rows of each set that are counted, as many reals as fakes; None if these are all."""
-        most = self.plan.protocol.max_rows
-        if most is None or {*sizes} == {min(most, *sizes)}:
-            return None
-        return min(most, *sizes)
-
-    @property
-    def _progress(self) -> Callable[[int, int], None] | None:
-        return None if self.embedder.options.progress is None else self._report
+        return limit, *self._fits[limit]
 
     def _report(self, done: int, total: int) -> None:
-        """Report how far a search is, its start and its end included."""
-        if self.embedder.options.progress is not None:
-            self.embedder.options.progress("neighbors", 100 * done // max(total, 1), 100)
+        """Report the start or the end of a search."""
+        if self._progress is not None:
+            self._progress(done, total)
 
-    def _described(
-        self, fake: SourceFeatures, values: Values
-    ) -> tuple[dict[str, MetricValue], dict[str, ExtractorInfo]]:
-        """The defined metrics with extractor and null, and all extractors by name."""
-        extractors: dict[str, ExtractorInfo] = {}
-        metrics: dict[str, MetricValue] = {}
-        for name, extractor in self.plan.extractors.items():
+    def _result(
+        self,
+        fake: SourceFeatures,
+        scores: Scores,
+        diagnostics: ManifoldDiagnostics | None,
+        statistics: ReferenceStatistics | None,
+    ) -> Result:
+        """The defined metrics with extractor and null, all facts about the two sets, and the notices."""
+        plan, options, fakes = self.plan, self.embedder.options, fake[self.plan.main]
+        extractors, metrics, undefined = dict[str, ExtractorInfo](), dict[str, MetricValue](), list[str]()
+        for name, extractor in plan.extractors.items():
             info = fake[extractor].extractor
-            if info is None and extractor in self.plan.needs["real"].extractors:
+            if info is None and extractor in plan.needs["real"].extractors:
                 info = self.real[extractor].extractor
             if info is not None:
                 extractors[info.name] = info
-            value = values[name]
+            value = scores.values[name]
             if value is None:
+                undefined.append(name)
                 continue
             if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
                 text = (
@@ -346,13 +316,26 @@ class Reference:
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")
             metrics[name] = replace(value, extractor=None if info is None else info.name)
-        return metrics, extractors
-
-    def _result(self, evidence: Evidence, extractors: Mapping[str, ExtractorInfo], scores: Scores) -> Result:
-        plan, options, fake_ids = self.plan, self.embedder.options, evidence.identities[1]
-        statistics = None
-        if plan.statistics is not None:
-            statistics = StatisticsSummary.from_statistics(plan.statistics, plan.given)
+        n_real = len(self.reals) if self.reals.statistics is None else None
+        if plan.statistics is not None and plan.protocol.reference_statistics is None:
+            n_real = plan.statistics.count  # the number of images behind the moments
+        of_reals, fake_ids = self._described_reals, Identities.from_features(fakes)
+        evidence = Evidence(
+            plan=plan,
+            reals=self.reals,
+            fakes=fakes,
+            identities=(of_reals[0], fake_ids),
+            sides=(of_reals[1], SideSummary.from_features(fakes, fake_ids)),
+            n_shared=fake_ids.n_shared_with(of_reals[0]),
+            fake_source=fake,
+            metrics=metrics,
+            deviations=plan.protocol.deviations(n_real, len(fakes), metrics, plan.given),
+            statistics=statistics,
+            neighbors=scores.neighbors,
+            diagnostics=diagnostics,
+            kinds=self._kinds,
+            device=self.embedder.device,
+        )
         if current_communicator().is_single_process:
             notices = notices_of(evidence)
         else:
@@ -360,16 +343,17 @@ class Reference:
                 lambda: [asdict(item) for item in notices_of(evidence)]
             )
             notices = tuple(Notice(**record) for record in records)
+        given = plan.statistics
         return Result(
-            metrics=evidence.metrics,
+            metrics=metrics,
             protocol=plan.protocol.name,
             ties=plan.ties,
-            extractor=evidence.fakes.extractor or self.reals.extractor,
+            extractor=fakes.extractor or self.reals.extractor,
             extractors=extractors,
             deviations=evidence.deviations,
-            real=self._real_summary,
-            fake=SideSummary.from_features(evidence.fakes, fake_ids),
-            n_shared=fake_ids.n_shared_with(self._identities),
+            real=evidence.sides[0],
+            fake=evidence.sides[1],
+            n_shared=evidence.n_shared,
             device=str(self.embedder.device),
             seed=options.seed,
             max_images=options.max_images,
@@ -378,8 +362,10 @@ class Reference:
             notices=notices,
             control=self._control,
             held_out=self._held_out_summary,
-            undefined=tuple(name for name in plan.extractors if name not in evidence.metrics),
-            reference_statistics=statistics,
+            undefined=tuple(undefined),
+            reference_statistics=None
+            if given is None
+            else StatisticsSummary.from_statistics(given, plan.given),
         )
 
     def _check_fakes(
@@ -396,30 +382,6 @@ class Reference:
             is_known = all(each.resize != "unknown" or each.weights_sha256 for each in (ours, theirs))
             if is_known or (is_custom(ours.name) and ours.name not in (theirs.name, extractor)):
                 check_same_extractor(statistics.source, ours, features.source, theirs)
-
-    def _deviations(self, metrics: Mapping[str, MetricValue], n_fake: int) -> tuple[str, ...]:
-        """Descriptions of the deviations from the protocol."""
-        protocol, statistics = self.plan.protocol, self.plan.statistics
-        n_real = len(self.reals) if self.reals.statistics is None else None
-        if statistics is not None and protocol.reference_statistics is None:
-            n_real = statistics.count  # the number of images behind the moments
-        unmet = list(protocol.deviations(n_real, n_fake))
-        if "metrics" in protocol.free:
-            return tuple(unmet)
-        if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
-            unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
-        if protocol.reference_statistics == "published":
-            unmet += [
-                f"{name} from real images where {protocol.name} needs published statistics (--reference-statistics)"
-                for name in filter(takes_moments, metrics)
-                if name not in self.plan.given
-            ]
-        for name, value in metrics.items():
-            metric = METRICS.get(name)
-            samples_subsets = isinstance(metric, DistributionMetric) and metric.samples_subsets
-            if samples_subsets and value.variant is not None:
-                unmet.append(f"{name} on {value.variant} where {protocol.name} needs 1,000")
-        return tuple(unmet)
 
 
 def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Control | None:
@@ -450,3 +412,8 @@ def _whole_machine() -> AbstractContextManager[None]:
 def _gaussians(given: Mapping[str, FeatureMoments]) -> Moments:
     """Gaussians without the number of images, which would bound the rank of possibly regularized covariances."""
     return {name: Gaussian.from_moments(each.mean, each.covariance) for name, each in given.items()}
+
+
+def report_neighbors(progress: StageProgress, done: int, total: int) -> None:
+    """Report pairs of a search in percent, as the stage "neighbors"."""
+    progress("neighbors", 100 * done // max(total, 1), 100)

@@ -57,16 +57,6 @@ class Identities:
         )
         return cls(rows, frozenset(rows), of_images=False)
 
-    @property
-    def n_duplicates(self) -> int:
-        """Rows beyond the first of each group of identical ones."""
-        return len(self.rows) - len(self.distinct)
-
-    @property
-    def content(self) -> str:
-        """Hash of all rows, independent of their order."""
-        return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
-
     def first_rows(self) -> list[int]:
         """The first row of each group of identical ones, ascending."""
         return sorted({row: index for index, row in reversed(list(enumerate(self.rows)))}.values())
@@ -100,20 +90,25 @@ class SideSummary:
     passed_over: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def from_features(cls, features: FeatureSet, identities: Identities) -> SideSummary:
-        """The summary of an embedded or loaded source."""
-        order = hashlib.sha256(b"".join(identities.rows)).hexdigest()
+    def from_features(cls, features: FeatureSet, identities: Identities | None = None) -> SideSummary:
+        """The summary of an embedded or loaded source, whose rows are hashed unless their `identities` are given."""
+        known = Identities.from_features(features) if identities is None else identities
+        content, order = (
+            hashlib.sha256(b"".join(rows)).hexdigest() for rows in (sorted(known.rows), known.rows)
+        )
+        if features.statistics is not None:
+            content = order = features.statistics.content
         return cls(
             source=features.source,
             n=len(features),
             n_embedded=features.n_embedded,
             n_cached=features.n_cached,
-            n_duplicates=identities.n_duplicates,
+            n_duplicates=len(known.rows) - len(known.distinct),
             skipped=tuple((error.path or "", error.code) for error in features.skipped),
             flags=features.flags,
             decoder=features.decoder,
             seconds=features.seconds,
-            content=identities.content,
+            content=content,
             order=order,
             passed_over=features.passed_over,
         )

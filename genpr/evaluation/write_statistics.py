@@ -16,7 +16,7 @@ from genpr.errors import FeatureError, UsageError, printable, some
 from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.options import StatisticsKeywords, StatisticsOptions
 from genpr.evaluation.protocols import find_protocol
-from genpr.evaluation.result import Identities
+from genpr.evaluation.result import SideSummary
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
@@ -133,7 +133,7 @@ def compute_statistics(
         count=len(main),
         decoder=main.decoder,
         passed_over=dict(main.passed_over),
-        images_sha256=None if main.identities is None else Identities.from_features(main).content,
+        images_sha256=None if main.identities is None else SideSummary.from_features(main).content,
     )
     return statistics, tuple(dict.fromkeys(notices))
 

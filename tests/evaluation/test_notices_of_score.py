@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 import genpr
-from genpr.evaluation.notices_of_score import input_notices
-from genpr.evaluation.result import Identities, result_of
+from genpr.evaluation.notices_of_score import image_notices
+from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, ImageFacts
 
@@ -215,21 +215,16 @@ def test_codecs_and_sizes_are_reported_with_and_without_a_cache(tmp_path):
         assert mixed == "real images have 3 different sizes: 40 x 50 (6), 8 x 50 (1), 50 x 8 (1)"
 
 
-def found(real, fake):
-    ids = (Identities.from_features(real), Identities.from_features(fake))
-    return input_notices(real, fake, *ids, protocol="genpr", deviations=[])
-
-
 def test_small_images_are_reported_for_trained_networks():
     facts = ImageFacts.from_counts(Counter(), Counter({(31, 200): 7, (32, 200): 1193}))
     fake = FeatureSet(torch.randn(1200, 3), "fakes/", INFO, facts=facts)
     real = replace(fake, features=torch.randn(1200, 3), facts=ImageFacts())
-    (small,) = [item for item in found(real, fake) if item.code == "upscaled"]
+    (small,) = [item for item in image_notices(real, fake) if item.code == "upscaled"]
     assert small.level == "warning"
     assert small.message.startswith("7 of 1,200 fake images have a side below 32 pixels; ")
     untrained = replace(INFO, name="gabor", comparable=False)
     sides = [replace(side, extractor=untrained) for side in (real, fake)]
-    assert "upscaled" not in {item.code for item in found(*sides)}
+    assert "upscaled" not in {item.code for item in image_notices(*sides)}
 
 
 def of_images(sizes, flags=None, n=1200):
@@ -252,7 +247,7 @@ def of_images(sizes, flags=None, n=1200):
     ids=["one-size", "nearly-one", "shape", "equal", "mixed", "many", "many-rare", "unknown"],
 )
 def test_sets_of_different_sizes_are_reported(real, fake, is_reported):
-    codes = [item.code for item in found(of_images(real), of_images(fake))]
+    codes = [item.code for item in image_notices(of_images(real), of_images(fake))]
     assert codes.count("size-mismatch") == is_reported
 
 
@@ -274,13 +269,13 @@ def test_sizes_of_files_and_arrays_are_compared_after_preparation(rng, write_ima
 @pytest.mark.parametrize(("count", "is_reported"), [(300, False), (301, True)])
 def test_values_of_another_range_are_reported_for_over_a_quarter(count, is_reported):
     fake = of_images({}, {"unscaled": count})
-    assert [item.code for item in found(of_images({}), fake)].count("unscaled") == is_reported
+    assert [item.code for item in image_notices(of_images({}), fake)].count("unscaled") == is_reported
 
 
 @pytest.mark.parametrize(("count", "is_reported"), [(1199, False), (1200, True)])
 def test_12_bits_are_reported_if_no_image_has_larger_values(count, is_reported):
     fake = of_images({}, {"16bit-scaled": 1200, "16bit-unscaled": count})
-    assert [item.code for item in found(of_images({}), fake)].count("16bit-unscaled") == is_reported
+    assert [item.code for item in image_notices(of_images({}), fake)].count("16bit-unscaled") == is_reported
 
 
 def test_values_of_another_range_are_reported_from_the_cache_and_for_held_out_reals(rng, write_images):
