@@ -115,15 +115,24 @@ def _count(
 def _mean_in_halves(
     balls: Literal["real", "fake"],
     count: Literal["owners", "others", "pairs"],
+    *,
+    is_calibrated: bool = False,
 ) -> HalfSampling:
-    """Share of `balls` with a row ("owners") or of other rows in balls ("others"); or pairs per row over k."""
+    """Share of `balls` with a row ("owners") or of other rows in balls ("others"); or pairs per row over k.
+
+    If it is calibrated, the share is divided by that of reals of the same half in the ball of another of them.
+    """
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (_count(balls, BallKind(k), count, ties),)
+        requested = _count(balls, BallKind(k), count, ties)
+        leave_one_out = _count("real", BallKind(k), "others", "closed", rows="own")
+        return (requested, leave_one_out) if is_calibrated else (requested,)
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
         over_reals = (balls == "real") == (count == "owners")
         mean = counts[0][0].double() / (sizes.real if over_reals else sizes.fake)
+        if is_calibrated:
+            mean = mean / (counts[1][0].double() / sizes.real)
         return mean / k if count == "pairs" else mean
 
     return HalfSampling(requests, value)
@@ -137,19 +146,6 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
         return lower_part(a.value(k, sizes, counts[:1]), b.value(k, sizes, counts[1:]))
-
-    return HalfSampling(requests, value)
-
-
-def _over_leave_one_out(metric: HalfSampling) -> HalfSampling:
-    """A share, divided by the share of reals of the same half in the ball of another of them."""
-
-    def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        return (*metric.requests(k, ties), _count("real", BallKind(k), "others", "closed", rows="own"))
-
-    def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
-        null = counts[-1][0].double() / sizes.real
-        return metric.value(k, sizes, counts[:-1]) / null
 
     return HalfSampling(requests, value)
 
@@ -235,7 +231,7 @@ _calibrated = partial(
     "precision / that of a perfect generator (fidelity)",
     over="fake",
     calibrates="precision",
-    halves=_over_leave_one_out(_PRECISION_HALVES),
+    halves=_mean_in_halves("real", "others", is_calibrated=True),
 )
 def calibrated_precision(counts: Memberships, k: int) -> float:
     """Precision over its null."""
@@ -248,7 +244,7 @@ def calibrated_precision(counts: Memberships, k: int) -> float:
     fake_ball=BallKind,
     null_ball=BallKind,
     calibrates="recall",
-    halves=_over_leave_one_out(_RECALL_HALVES),
+    halves=_mean_in_halves("fake", "others", is_calibrated=True),
 )
 def calibrated_recall(counts: Memberships, k: int) -> float:
     """Recall over its null."""

@@ -170,10 +170,22 @@ class ManifoldDiagnostics:
             ours, theirs = (float(each.sq_radii_of(common).sqrt().median()) for each in (real, fake))
             if min(ours, theirs) > 0:  # repeated images have radius 0
                 concentration = theirs / ours
+        # A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many. Where
+        # fakes are dense, each lies in many balls; those of an outlier lie in hardly any other ball.
+        counts, balls_per_fake, k = (
+            counted.fakes_per_real_ball[ball],
+            counted.real_balls_per_fake[ball],
+            ball.k,
+        )
+        lonely = int(((balls_per_fake > 0) & (balls_per_fake <= max(1, k // 2))).sum())
+        many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * k * m / n) & (lonely >= _LONELY * counts)
+        rows = many.nonzero()[:, 0]
+        rows = rows[counts[rows].argsort(descending=True, stable=True)]
+        fakes = counts[rows]
         near = _near_copies(real, fake, progress)
         sq_nearest = None if near is None else near.nearest[1]
         return cls(
-            _outliers(counted.fakes_per_real_ball[ball], counted.real_balls_per_fake[ball], ball.k, n),
+            tuple(map(Outlier, rows.tolist(), (fakes.double() / m).tolist(), fakes.tolist())),
             concentration,
             near,
             (of_real, of_fake),
@@ -187,20 +199,6 @@ class ManifoldDiagnostics:
 def _largest_plain(balls: Iterable[BallKind]) -> BallKind | None:
     """The largest ball that is not clipped."""
     return max(filterfalse(attrgetter("clipped"), balls), default=None)
-
-
-def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:
-    """A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many.
-
-    Where fakes are dense, each lies in many balls; those of an outlier lie in hardly any other ball.
-    """
-    m = len(balls_per_fake)
-    lonely = int(((balls_per_fake > 0) & (balls_per_fake <= max(1, k // 2))).sum())
-    many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * k * m / n) & (lonely >= _LONELY * counts)
-    rows = many.nonzero()[:, 0]
-    rows = rows[counts[rows].argsort(descending=True, stable=True)]
-    fakes = counts[rows]
-    return tuple(map(Outlier, rows.tolist(), (fakes.double() / m).tolist(), fakes.tolist()))
 
 
 def _near_copies(real: Neighborhood, fake: Neighborhood, progress: PairProgress | None) -> NearCopies | None:
