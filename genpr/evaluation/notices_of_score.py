@@ -237,10 +237,17 @@ def _neighbor_notices(
     # Other diagnostics are not useful for fakes that are far from all reals.
     relative = [metrics[each.name].relative or 0.0 for each in _NEAR if each.name in metrics]
     is_plausible = max(relative, default=1.0) >= _PLAUSIBLE
-    shrunk = _shrinkage(metrics, diagnostics) if is_plausible else None
+    sign, ratio = None, diagnostics.concentration
+    if is_plausible and ratio is not None and ratio < _CONCENTRATED:
+        sign = f"their balls are {ratio:.2f} times as large as those of the reals"
+    elif is_plausible and density.name in metrics and recall.name in metrics and coverage.name in metrics:
+        dense = metrics[density.name].value
+        reached, covered = metrics[recall.name].relative, metrics[coverage.name].relative
+        if reached is not None and covered is not None and dense > _DENSE and covered - reached > _GAP:
+            sign = f"density is {dense:.2f} while recall is {reached:.0%} of its null"
     # Shrunken fakes are nearer to all reals and in many balls, without copies or outliers.
-    if shrunk is not None:
-        notices.append(notice("shrinkage", sign=shrunk))
+    if sign is not None:
+        notices.append(notice("shrinkage", sign=sign))
     else:
         notices += copying
         if outliers := diagnostics.outliers:
@@ -288,18 +295,3 @@ def interval_notices(
             facts = {"names": ", ".join(names), "reason": reason, "remedy": remedy.format(least=least)}
             notices.append(notice("no-intervals", **facts))
     return notices
-
-
-def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> str | None:
-    """How one sees that fakes are closer together than reals, or have more reals around them than expected, if they do."""
-    ratio = diagnostics.concentration
-    if ratio is not None and ratio < _CONCENTRATED:
-        return f"their balls are {ratio:.2f} times as large as those of the reals"
-    dense = metrics.get(density.name)
-    of_recall, of_coverage = metrics.get(recall.name), metrics.get(coverage.name)
-    if dense is None or of_recall is None or of_coverage is None:
-        return None
-    reached, covered = of_recall.relative, of_coverage.relative
-    if reached is None or covered is None or dense.value <= _DENSE or covered - reached <= _GAP:
-        return None
-    return f"density is {dense.value:.2f} while recall is {reached:.0%} of its null"
