@@ -184,7 +184,7 @@ class ScoreRun:
     def has_images(self, *, required: bool) -> bool:
         """Whether values of images can be computed; an error if they are required."""
         try:
-            check_samples(self.plans[0], self.real[self.plans[0].main])
+            check_samples(self.plans[0], self.real.n)
         except GenprError:
             if required:
                 raise

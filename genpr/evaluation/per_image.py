@@ -115,8 +115,8 @@ class PerImageScores:
         )
 
 
-def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
-    """Raise an error for a plan without values of single images."""
+def check_samples(plan: ScorePlan, n_real: int) -> None:
+    """Raise an error for a plan without values of single images, and for too few reals."""
     if not plan.ks:
         raise UsageError(
             f"{', '.join(plan.extractors)} has no values of single images; add a metric that counts neighbors, such as "
@@ -124,9 +124,9 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
             code="no-samples",
         )
     least = max(plan.sample_ks.values()) + 1
-    if len(reals) < least:
+    if n_real < least:
         raise FeatureError(
-            f"real has {count_of(len(reals), 'image')}, but values of single images need at least {least}; use more images, or a "
+            f"real has {count_of(n_real, 'image')}, but values of single images need at least {least}; use more images, or a "
             "smaller k",
             code="too-few-images",
         )

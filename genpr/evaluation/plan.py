@@ -66,8 +66,17 @@ class ScorePlan:
         """The plan of a score; without `real`, the reals are assumed to be images."""
         recipe = find_protocol(options.protocol)
         own = _own_extractor(options.extractor, recipe, real)
-        statistics = _statistics_of(real, recipe, options)
-        has_reals = real is None or getattr(real, "statistics", None) is None
+        statistics = getattr(real, "statistics", None)
+        has_reals = statistics is None
+        if statistics is not None and options.reference_statistics is not None:
+            text = f"{statistics.source} is also a file of statistics; give real images as REAL, or leave one of the two files out"
+            raise UsageError(text, code="no-images-in-statistics", path=statistics.source)
+        if options.reference_statistics is not None:
+            requested_statistics = read_statistics(options.reference_statistics)
+            # Without reals, their features are unknown.
+            statistics = None if real is None else requested_statistics
+        elif statistics is None and real is not None and recipe.reference_statistics:
+            statistics = statistics_beside(real)
         requested = options.metrics
         if statistics is not None and not has_reals and requested is None:
             requested = _possible(statistics, recipe, own)
@@ -99,12 +108,6 @@ class ScorePlan:
         )
 
     @property
-    def main(self) -> ExtractorLike:
-        """The extractor of the reals that identifies them in a result."""
-        extractors = self.needs["real"].extractors
-        return self.own if self.own in extractors else extractors[0]
-
-    @property
     def sample_ks(self) -> Mapping[str, int]:
         """K of the metrics with values of single images."""
         from genpr.metrics.samples import SAMPLE_METRICS  # which imports torch
@@ -120,7 +123,7 @@ class ScorePlan:
         compared: dict[ExtractorLike, None] = {}  # in order, each once
         for name, extractor in self.extractors.items():
             least_fake = max(least_fake, METRICS[name].least)
-            if METRICS[name].uses_reals and name not in self.given:
+            if METRICS[name].kind != "fakes-only" and name not in self.given:
                 least_real = max(least_real, METRICS[name].least)
                 compared[extractor] = None
         every = tuple(dict.fromkeys(self.extractors.values()))
@@ -198,22 +201,6 @@ def check_width(
         raise FeatureError(text, code="statistics-shape", path=statistics.source)
 
 
-def _statistics_of(
-    real: OpenedInput | None, recipe: EvaluationProtocol, options: ScoreOptions
-) -> ReferenceStatistics | None:
-    """The reference statistics of a score: those that were requested, or those in the real source."""
-    own = getattr(real, "statistics", None)
-    if options.reference_statistics is not None:
-        if own is not None:
-            text = f"{own.source} is also a file of statistics; give real images as REAL, or leave one of the two files out"
-            raise UsageError(text, code="no-images-in-statistics", path=own.source)
-        found = read_statistics(options.reference_statistics)
-        return None if real is None else found  # without reals, their features are unknown
-    if own is not None or real is None or not recipe.reference_statistics:
-        return own
-    return statistics_beside(real)
-
-
 def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
     """The statistics in the .npz file of images."""
     from genpr.features.inputs import OpenedImages  # which imports torch
@@ -227,7 +214,7 @@ def _possible(statistics: ReferenceStatistics, recipe: EvaluationProtocol, own: 
     """The protocol's metrics that can be computed without real images; the distance of the extractor, if there are none."""
     extractors = {name: extractor_of(name, own, recipe) for name in recipe.metrics}
     given = given_moments(statistics, extractors, own, recipe)
-    names = [name for name in extractors if name in given or not METRICS[name].uses_reals]
+    names = [name for name in extractors if name in given or METRICS[name].kind == "fakes-only"]
     if names or "metrics" not in recipe.free:
         return names or list(recipe.metrics)
     return ["fid" if extractor_of("fid", own, recipe) == own else "fd"]
@@ -242,32 +229,26 @@ def _check_given(
     has_reals: bool,
 ) -> None:
     """Raise an error for statistics of other features, unused statistics, and metrics that need missing images."""
-    source = statistics.source
-    networks = {
-        parse_name(each.extractor).base: each.extractor for each in statistics.moments if each.extractor
-    }
-    for name in filter(MOMENTS.__contains__, extractors):
-        extractor = extractors[name]
-        theirs = networks.get(parse_name(extractor).base) if isinstance(extractor, str) else None
-        if theirs is not None and name not in given:
-            text = f"{source} has mean and covariance of {theirs}, but {name} is on {extractor}; choose --extractor {theirs}, or images"
+    source, held = statistics.source, statistics.held
+    networks = {parse_name(each.extractor).base for each in statistics.moments if each.extractor}
+    for name, extractor in extractors.items():
+        if name not in MOMENTS or name in given:
+            continue
+        is_variant = isinstance(extractor, str) and parse_name(extractor).base in networks
+        if is_variant or not has_reals or (is_needed and not given):
+            text = f"{source} has {held}, but {name} is on {_name(extractor)} features; choose the extractor of the file, or another file"
             raise FeatureError(text, code="other-extractor", path=source)
-    distances = list(filter(MOMENTS.__contains__, extractors))
-    if (is_needed and distances and not given) or (not has_reals and set(distances) - set(given)):
-        name = next(name for name in distances if name not in given)
-        text = f"{source} has {statistics.held}, but {name} is on {_name(extractors[name])} features; choose the extractor of the file, or another file"
-        raise FeatureError(text, code="other-extractor", path=source)
-    lacking = [name for name in extractors if METRICS[name].uses_reals and name not in given]
+    lacking = [name for name in extractors if METRICS[name].kind != "fakes-only" and name not in given]
     if lacking and not has_reals:
         features = some(list(dict.fromkeys(_name(extractors[name]) for name in lacking)), longest=200)
         raise UsageError(
-            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {statistics.held} but no "
+            f"{some(lacking)} of {features} features cannot be computed from {source}, which has {held} but no "
             "images; give images as REAL and this file with --reference-statistics",
             code="no-images-in-statistics",
             path=source,
         )
     if is_needed and not given:
-        text = f"{source} has {statistics.held}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
+        text = f"{source} has {held}, which no metric of this score uses ({some(list(extractors), 5)}); add --metrics fid, or leave it out"
         raise UsageError(text, code="statistics-unused", path=source)
 
 
@@ -284,49 +265,40 @@ def _name(extractor: ExtractorLike) -> str:
 def _own_extractor(
     extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
 ) -> ExtractorLike:
-    """The extractor of the metrics without fixed features."""
-    if extractor is None:
-        if recipe.panel:
-            names = ", ".join(recipe.panel)
-            text = f"protocol {recipe.name} has several representations, {names}; use genpr.score_panel, or `genpr score` with this protocol only"
-            raise UsageError(text, code="protocol-panel")
-        return recipe.extractor if real is None else _extractor_of_source(real, recipe)
-    if not isinstance(extractor, str):
-        from genpr.features.custom import extractor_info  # which imports torch
+    """The extractor of the metrics without fixed features: the requested one, that of feature files, or the protocol's."""
+    if extractor is not None and not isinstance(extractor, str):
+        from genpr.features.custom import extractor_info  # which imports torch, as the others below
 
         info = extractor_info(extractor)
         recipe.check_extractor(info.name, built_in=info.comparable)
         return extractor
-    name = canonical_name(extractor)
-    recipe.check_extractor(name)
-    return name
-
-
-def _extractor_of_source(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorLike:
-    """The extractor of feature files; that of the protocol for images."""
+    if extractor is not None:
+        name = canonical_name(extractor)
+        recipe.check_extractor(name)
+        return name
+    if recipe.panel:
+        names = ", ".join(recipe.panel)
+        text = f"protocol {recipe.name} has several representations, {names}; use genpr.score_panel, or `genpr score` with this protocol only"
+        raise UsageError(text, code="protocol-panel")
+    if real is None:
+        return recipe.extractor
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import FROM_FILE
 
-    if not isinstance(real, FeatureSet):
+    statistics, is_free = getattr(real, "statistics", None), "extractor" in recipe.free
+    if not isinstance(real, FeatureSet) or (statistics is not None and not is_free):
         return recipe.extractor
-    if real.statistics is not None:
-        return _extractor_of_statistics(real.statistics, recipe)
+    if (
+        statistics is not None
+    ):  # the first extractor in the file; else the protocol's, unless the dimensions differ
+        main = statistics.moments[0]
+        if main.extractor is not None:
+            is_built_in = dim_of(main.extractor) is not None
+            return canonical_name(main.extractor) if is_built_in else main.extractor
+        return recipe.extractor if dim_of(recipe.extractor) == len(main.mean) else FROM_FILE
     if real.extractor is None:
         return FROM_FILE
     info = real.extractor
     name = canonical_name(info.name) if info.comparable else info.name
     recipe.check_extractor(name, built_in=info.comparable)
     return name
-
-
-def _extractor_of_statistics(statistics: ReferenceStatistics, recipe: EvaluationProtocol) -> ExtractorLike:
-    """The first extractor in the file; else that of the protocol, unless the dimensions differ."""
-    from genpr.features.source_features import FROM_FILE
-
-    main = statistics.moments[0]
-    if "extractor" not in recipe.free:
-        return recipe.extractor
-    if main.extractor is not None:
-        is_built_in = dim_of(main.extractor) is not None
-        return canonical_name(main.extractor) if is_built_in else main.extractor
-    return recipe.extractor if dim_of(recipe.extractor) == len(main.mean) else FROM_FILE

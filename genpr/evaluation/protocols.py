@@ -14,10 +14,11 @@ from typing import Literal
 
 from genpr.errors import UsageError, similar, some
 from genpr.features.representations import FDR6
-from genpr.metrics.metric import DistributionMetric, MetricValue, plain_name
+from genpr.metrics.metric import MetricValue, plain_name
 from genpr.metrics.registry import (
     CONDITIONAL,
     DEFAULT_METRICS,
+    DISTRIBUTIONS,
     HELD_OUT,
     METRICS,
     MOMENTS,
@@ -179,12 +180,7 @@ class EvaluationProtocol:
                 if name in MOMENTS and name not in given
             ]
         for name, value in metrics.items():
-            metric = METRICS.get(name)
-            if (
-                isinstance(metric, DistributionMetric)
-                and metric.samples_subsets
-                and value.variant is not None
-            ):
+            if name in DISTRIBUTIONS and DISTRIBUTIONS[name].samples_subsets and value.variant is not None:
                 found.append(f"{name} on {value.variant} where {self.name} needs 1,000")
         return tuple(found)
 

@@ -43,10 +43,10 @@ from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.images.source import choose_rows
 from genpr.metrics.frechet import Gaussian, of_reals
-from genpr.metrics.metric import Control, DistributionMetric, DistributionOptions, HeldOutMetric, MetricValue
+from genpr.metrics.metric import Control, DistributionOptions, HeldOutMetric, MetricValue
 from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import NeighborMetrics, NeighborScores, Values
-from genpr.metrics.registry import HELD_OUT, METRICS
+from genpr.metrics.registry import DISTRIBUTIONS, HELD_OUT, METRICS
 from genpr.metrics.samples import sample_rows
 from genpr.metrics.suspects import ManifoldDiagnostics
 from genpr.notices import Notice
@@ -81,7 +81,9 @@ class Reference:
         self.plan = plan
         most = plan.needs["real"].most
         self.real = real if most is None else real.limited_to(most)
-        self.reals = self.real[plan.main]
+        extractors = plan.needs["real"].extractors
+        self._main = plan.own if plan.own in extractors else extractors[0]
+        self.reals = self.real[self._main]  # which identify the set in a result
         self.embedder, self._held_out, self._labels = embedder, held_out, labels
         self._held_out_summary: SideSummary | None = None
         self._notices: tuple[Notice, ...] = ()
@@ -106,14 +108,14 @@ class Reference:
         started = time.perf_counter()
         self._given = _gaussians(plan.given) if plan.given else {}
         # What each metric of distributions needs of the reals, on the first rank, which computes these metrics for all.
-        self._distances: dict[str, Tensor | Gaussian | None] = {
-            name: None for name in plan.extractors if isinstance(METRICS[name], DistributionMetric)
-        }
+        self._distances: dict[str, Tensor | Gaussian | None] = dict.fromkeys(
+            filter(DISTRIBUTIONS.__contains__, plan.extractors)
+        )
         if self._distances and current_communicator().is_rank_zero:
             with _whole_machine(), single_process():
                 for name in self._distances:
-                    metric, given = METRICS[name], self._given.get(name)
-                    if isinstance(metric, DistributionMetric) and metric.uses_reals:
+                    metric, given = DISTRIBUTIONS[name], self._given.get(name)
+                    if metric.kind != "fakes-only":
                         reals = self.real[plan.extractors[name]].features if given is None else given
                         self._distances[name] = (
                             of_reals(reals, embedder.device) if metric.uses_moments else reals
@@ -189,7 +191,7 @@ class Reference:
             )
         result, labels = self._result(fakes, scores, diagnostics, beside if given else None), None
         if self._label_scorer is not None:
-            result, labels = self._label_scorer.add_to(result, fakes.opened, fakes[plan.main])
+            result, labels = self._label_scorer.add_to(result, fakes.opened, fakes[self._main])
         result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *self._notices))))
         if not by_image:
             return result, None
@@ -248,10 +250,11 @@ class Reference:
         return Scores(values, self._fit_seconds | seconds, neighbors, counted, limit)
 
     def _distance_of(self, name: str, fake: SourceFeatures, given: Gaussian | None) -> MetricValue:
-        metric, ours = METRICS[name], self._given.get(name)
-        assert isinstance(metric, DistributionMetric)
-        fakes = fake[self.plan.extractors[name]].features if given is None else given
-        value = metric.compute(self._distances[name], fakes, self._options)
+        ours, fakes = (
+            self._given.get(name),
+            fake[self.plan.extractors[name]].features if given is None else given,
+        )
+        value = DISTRIBUTIONS[name].compute(self._distances[name], fakes, self._options)
         moments = [
             f"{role} mean and covariance as given (sha256 {hashlib.sha256(content).hexdigest()[:12]})"
             for role, each in (("real", ours), ("fake", given))
@@ -296,7 +299,7 @@ class Reference:
         statistics: ReferenceStatistics | None,
     ) -> Result:
         """The defined metrics with extractor and null, all facts about the two sets, and the notices."""
-        plan, options, fakes = self.plan, self.embedder.options, fake[self.plan.main]
+        plan, options, fakes = self.plan, self.embedder.options, fake[self._main]
         extractors, metrics, undefined = dict[str, ExtractorInfo](), dict[str, MetricValue](), list[str]()
         for name, extractor in plan.extractors.items():
             info = fake[extractor].extractor

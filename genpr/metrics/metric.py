@@ -84,11 +84,6 @@ class Metric:
     is_default: bool = False  # whether it is computed when no metrics are chosen, and per class
 
     @property
-    def uses_reals(self) -> bool:
-        """Whether it compares with reals, or evaluates the fakes alone."""
-        return self.kind != "fakes-only"
-
-    @property
     def family(self) -> str:
         """Metrics of different families are never averaged: "manifold" (with the distances), or the prefix of the name."""
         return family_of(self.name)

@@ -320,9 +320,12 @@ PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
 HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metric, HeldOutMetric))
 """Those that compare with reals that were held out of training."""
 
-MOMENTS = frozenset(
-    name for name, each in METRICS.items() if isinstance(each, DistributionMetric) and each.uses_moments
+DISTRIBUTIONS: Mapping[str, DistributionMetric] = _by_name(
+    [each for each in DISTRIBUTION_METRICS if isinstance(each, DistributionMetric)]
 )
+"""Those of two distributions, or of the fakes alone, without neighbors."""
+
+MOMENTS = frozenset(name for name, metric in DISTRIBUTIONS.items() if metric.uses_moments)
 """Those that need only mean and covariance of the reals."""
 
 DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_default)
