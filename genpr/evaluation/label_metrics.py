@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,13 +38,14 @@ from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     MIN_IN_HALF,
     RATES,
+    Conditional,
     ConditionalReals,
     Direction,
     recognized_elsewhere,
 )
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.uncertainty import Interval, effective_size, interval_of, with_interval
-from genpr.notices import notice
+from genpr.notices import Notice, notice
 
 _MAX_CONFUSIONS = 50
 _MIN_REALS = 0.5  # reals per fake; in simulations the null was .01 too low at a half, .04 at a third
@@ -145,17 +146,68 @@ class LabelScorer:
         self, result: Result, opened: OpenedInput, fakes: FeatureSet
     ) -> tuple[Result, RecognizedLabels]:
         """The result of opened fakes with the features `fakes`, with label metrics; and the labels of each fake."""
-        started = time.perf_counter()
+        started, classifier = time.perf_counter(), str(self._options.classifier)
         self._report("labels", 0, 1)
-        of_fakes, recognized = self._config.of_fakes(opened)
-        requested = of_fakes.match_all(fakes)
-        if recognized is None:
-            result, labels = self._by_reals(result, requested, fakes)
-        else:
-            result, labels = self._by_file(result, requested, recognized.match_all(fakes))
+        of_fakes, elsewhere = self._config.of_fakes(opened)
+        requested, notices = of_fakes.match_all(fakes), [*result.notices]
+        k: int | None = int(self._options.k)
+        if elsewhere is None:
+            assert self._reals is not None
+            assert self._labeled is not None
+            sources = [self._labeled, requested]
+            found, classes, recognized, more = self._by_reals(self._reals, self._labeled, requested, fakes)
+            directions = {"gan_test": found.test, "gan_train": found.train}
+            notices += more
+            name = None if fakes.extractor is None else fakes.extractor.name
+            plain = MetricValue(0.0, k, extractor=name, null_source="leave-one-out")
+        else:  # the predictions of another tool, which have no null
+            seen, sources, k = elsewhere.match_all(fakes), [requested], None
+            classifier = seen.origin
+            pairs = zip(requested.labels, seen.labels, strict=True)
+            both = [(one, other) for one, other in pairs if one is not None and other is not None]
+            if not both:
+                raise DataError("no fake has both a requested and a recognized label", code="no-labels")
+            classes, recognized = sorted({label for pair in both for label in pair}), tuple(seen.labels)
+            indices = [_indices((pair[at] for pair in both), classes) for at in (0, 1)]
+            accuracy = recognized_elsewhere(*indices, intervals=self._intervals, seed=self._seed)
+            directions = {"accuracy": accuracy}
+            notices += seen.notices
+            plain = MetricValue(0.0, None, variant="as recognized by another tool")
+        labels = RecognizedLabels(tuple(requested.labels), recognized)
+        test = next(iter(directions.values()))  # of which macro averages, rows and confusions are
+        values = {f"label.{name}": _value(plain, each, "accuracy") for name, each in directions.items()}
+        values |= {f"label.{name}": _value(plain, test, name) for name in RATES if name != "accuracy"}
+        rows, mistakes = _rows(test, classes), list(labels.mistakes().items())[:_MAX_CONFUSIONS]
+        summary = LabelSummary(
+            classifier=classifier,
+            k=k,
+            rows=rows,
+            confusions=tuple(Confusion(*pair, len(images)) for pair, images in mistakes),
+            undefined=undefined_values(rows),
+            n=test.n,
+            origins={each.role: each.origin for each in sources},
+            unlabeled={each.role: len(each.unlabeled) for each in sources} | {"fake": len(fakes) - test.n},
+        )
+        notices += [item for each in sources for item in each.notices]
+        if self._intervals and test.halves is None:
+            n = min(each.n for each in directions.values())
+            why = f"halves of {n:,} images are too small"
+            remedy = f"use at least {2 * MIN_IN_HALF:,} images of each set"
+            notices.append(notice("no-intervals", names="label metrics", reason=why, remedy=remedy))
         self._report("labels", 1, 1)
         seconds = time.perf_counter() - started + self._fit_seconds
-        return replace(result, seconds={**result.seconds, "labels": seconds}), labels
+        result = replace(
+            result,
+            metrics={
+                **result.metrics,
+                **{name: value for name, value in values.items() if value is not None},
+            },
+            undefined=(*result.undefined, *(name for name, value in values.items() if value is None)),
+            notices=tuple(dict.fromkeys(notices)),
+            labels=summary,
+            seconds={**result.seconds, "labels": seconds},
+        )
+        return result, labels
 
     def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
         if len(images.rows) < 2:
@@ -176,98 +228,23 @@ class LabelScorer:
         return kept.float().to(self._device), labels.to(self._device)
 
     def _by_reals(
-        self, result: Result, requested: LabeledImages, fakes: FeatureSet
-    ) -> tuple[Result, RecognizedLabels]:
-        """Label metrics with the labeled reals as classifier."""
-        assert self._reals is not None
-        assert self._labeled is not None
-        check_shared(self._labeled, requested)
-        classes = sorted({*self._labeled.rows, *requested.rows}, key=class_order)
+        self, reals: ConditionalReals, labeled: LabeledImages, requested: LabeledImages, fakes: FeatureSet
+    ) -> tuple[Conditional, list[str], tuple[Label, ...], list[Notice]]:
+        """GAN-test and GAN-train, all classes, the recognized class of each fake, and notices."""
+        check_shared(labeled, requested)
+        classes = sorted({*labeled.rows, *requested.rows}, key=class_order)
         features, labels = self._with_labels(requested, fakes, classes)
-        indices = _indices(self._labeled.rows, classes).to(labels.device)
-        found = self._reals.score(features, labels, classes_of_reals=indices, n_classes=len(classes))
+        indices = _indices(labeled.rows, classes).to(labels.device)
+        found = reals.score(features, labels, classes_of_reals=indices, n_classes=len(classes))
         names = iter(classes[index] if index >= 0 else None for index in found.test.predicted.tolist())
         recognized = tuple(None if label is None else next(names) for label in requested.labels)
         notices = []
-        if unknown := [label for label in requested.rows if label not in self._labeled.rows]:
+        if unknown := [label for label in requested.rows if label not in labeled.rows]:
             count = sum(len(requested.rows[label]) for label in unknown)
             notices.append(notice("classes-differ", count=f"{count:,} fakes", shown=some(unknown)))
         if found.null_share < _MIN_REALS:
             notices.append(notice("few-reals-per-class", share=f"{found.null_share:.0%}"))
-        plain = MetricValue(
-            0.0,
-            int(self._options.k),
-            extractor=None if fakes.extractor is None else fakes.extractor.name,
-            null_source="leave-one-out",
-        )
-        return self._added(
-            replace(result, notices=(*result.notices, *notices)),
-            {"gan_test": found.test, "gan_train": found.train},
-            plain,
-            RecognizedLabels(tuple(requested.labels), recognized),
-            classes,
-            sources=(self._labeled, requested),
-        )
-
-    def _by_file(
-        self, result: Result, requested: LabeledImages, seen: LabeledImages
-    ) -> tuple[Result, RecognizedLabels]:
-        """Label metrics with the predictions of another tool, which have no null."""
-        pairs = zip(requested.labels, seen.labels, strict=True)
-        both = [(one, other) for one, other in pairs if one is not None and other is not None]
-        if not both:
-            raise DataError("no fake has both a requested and a recognized label", code="no-labels")
-        classes = sorted({label for pair in both for label in pair})
-        requested_indices, predicted = (_indices((pair[at] for pair in both), classes) for at in (0, 1))
-        found = recognized_elsewhere(requested_indices, predicted, intervals=self._intervals, seed=self._seed)
-        plain = MetricValue(0.0, None, variant="as recognized by another tool")
-        labels = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
-        result = replace(result, notices=(*result.notices, *seen.notices))
-        return self._added(result, {"accuracy": found}, plain, labels, classes, sources=(requested,))
-
-    def _added(
-        self,
-        result: Result,
-        directions: Mapping[str, Direction],
-        plain: MetricValue,
-        labels: RecognizedLabels,
-        classes: Sequence[str],
-        *,
-        sources: Sequence[LabeledImages],
-    ) -> tuple[Result, RecognizedLabels]:
-        """The result with the accuracy of each direction, and macro averages, rows and confusions of the first one."""
-        test = next(iter(directions.values()))
-        values = {f"label.{name}": _value(plain, found, "accuracy") for name, found in directions.items()}
-        values |= {f"label.{name}": _value(plain, test, name) for name in RATES if name != "accuracy"}
-        rows = _rows(test, classes)
-        mistakes = list(labels.mistakes().items())[:_MAX_CONFUSIONS]
-        seen = self._config.recognized
-        unlabeled = {each.role: len(each.unlabeled) for each in sources}
-        summary = LabelSummary(
-            classifier=str(self._options.classifier) if seen is None else seen.origin,
-            k=None if seen is not None else int(self._options.k),
-            rows=rows,
-            confusions=tuple(Confusion(*pair, len(images)) for pair, images in mistakes),
-            undefined=undefined_values(rows),
-            n=test.n,
-            origins={each.role: each.origin for each in sources},
-            unlabeled=unlabeled | {"fake": len(labels.requested) - test.n},
-        )
-        notices = list(dict.fromkeys((*result.notices, *(item for each in sources for item in each.notices))))
-        if self._intervals and test.halves is None:
-            n = min(found.n for found in directions.values())
-            why = f"halves of {n:,} images are too small"
-            remedy = f"use at least {2 * MIN_IN_HALF:,} images of each set"
-            notices.append(notice("no-intervals", names="label metrics", reason=why, remedy=remedy))
-        lacking = [name for name, value in values.items() if value is None]
-        known = {name: value for name, value in values.items() if value is not None}
-        return replace(
-            result,
-            metrics={**result.metrics, **known},
-            undefined=(*result.undefined, *lacking),
-            notices=tuple(notices),
-            labels=summary,
-        ), labels
+        return found, classes, recognized, notices
 
 
 def _indices(labels: Iterable[Label], classes: Sequence[str]) -> Tensor:
