@@ -27,10 +27,10 @@ from genpr.conditional.prompt_ranking import (
     worst_first,
 )
 from genpr.conditional.prompts import Captions, Prompts, check_number, open_prompts
-from genpr.conditional.shared import conditional_result, embed_matched, text_side
+from genpr.conditional.shared import embed_matched, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.notices_of_score import decoding_notices
-from genpr.evaluation.result import AlignmentSummary, Result, SideSummary
+from genpr.evaluation.result import AlignmentSummary, Result, SideSummary, package_versions
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
@@ -153,8 +153,12 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
     (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
     values |= others | {"alignment.clip_score": score}
     variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    result = conditional_result(
-        features.extractor,
+    info = features.extractor
+    result = Result(
+        extractor=info,
+        extractors={} if info is None else {info.name: info},
+        n_shared=0,
+        versions=package_versions(),
         protocol=options.protocol,
         deviations=deviations,
         ties="expected",

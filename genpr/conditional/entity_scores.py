@@ -12,10 +12,17 @@ from typing import Any, NamedTuple
 
 from genpr.conditional import parse_answers
 from genpr.conditional.parse_answers import Answer, is_none, read_entities
-from genpr.conditional.shared import conditional_result, text_side
+from genpr.conditional.shared import text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation.result import EntityRow, EntitySummary, Result, SideSummary, Unreadable
+from genpr.evaluation.result import (
+    EntityRow,
+    EntitySummary,
+    Result,
+    SideSummary,
+    Unreadable,
+    package_versions,
+)
 from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, spellings, values_by_id
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.entities import entity_set_metrics
@@ -134,14 +141,24 @@ def entity_result(
     # A classifier has no unreadable answers.
     scores = {k: v for k, v in metrics.scores.items() if k != "failure_rate" or "classifier" not in summary}
     name = None if extractor is None else extractor.name
-    return conditional_result(
-        extractor,
+    nothing, of_prompts = sum(not row.expected for row in rows), expectations.from_prompts
+    if nothing:  # such images do not affect recall
+        hint = "the vocabulary may lack their entities, or aliases for them" if of_prompts else ""
+        facts = {"count": f"{nothing:,}", "total": f"{len(rows):,}", "hint": hint}
+        what = "prompts" if of_prompts else "entries"
+        notices = [*notices, notice("nothing-expected", what=what, **facts)]
+    return Result(
+        extractor=extractor,
+        extractors={} if extractor is None else {extractor.name: extractor},
+        deviations=(),
+        n_shared=0,
+        versions=package_versions(),
         metrics={f"entity.{k}": replace(v, extractor=name, variant=variant) for k, v in scores.items()},
         protocol="entities",
         ties="closed",
         real=expectations_side(expectations, closed),
         undefined=tuple(f"entity.{each}" for each in metrics.undefined),
-        notices=(*notices, *_expectation_notices(expectations)),
+        notices=tuple(notices),
         entities=EntitySummary(
             n_answers=metrics.n,
             rows=tuple(EntityRow(*row) for row in metrics.entities),
@@ -172,15 +189,6 @@ def _side_of(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSu
 def sha256_of_rows(*rows: str) -> str:
     """sha256 of texts."""
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _expectation_notices(expectations: Expectations) -> Iterator[Notice]:
-    """The notice of images without expected entities, which do not affect recall."""
-    nothing, of_prompts = sum(not row.expected for row in expectations.rows), expectations.from_prompts
-    if nothing:
-        hint = "the vocabulary may lack their entities, or aliases for them" if of_prompts else ""
-        facts = {"count": f"{nothing:,}", "total": f"{len(expectations.rows):,}", "hint": hint}
-        yield notice("nothing-expected", what="prompts" if of_prompts else "entries", **facts)
 
 
 def _answer_notices(

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.prompts import Captions
-from genpr.conditional.shared import metric_value
 from genpr.evaluation.result import Misranked
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.ranking import QueryMetrics, ranking_metrics, unit_pools
@@ -106,13 +105,22 @@ class PoolRanking:
 
     def values(self, prefix: str) -> tuple[dict[str, MetricValue], list[str]]:
         """Metrics by their full names, and the names of metrics that are undefined with this number of candidates."""
-        found = {f"retrieval.{prefix}{name}": self.metrics.get(name) for name in _METRICS}
-        values = {
-            name: metric_value(metric, chance=metric.chance, pool=self.pool)
-            for name, metric in found.items()
-            if metric is not None and metric.value is not None
-        }
-        return values, [name for name in found if name not in values]
+        values, undefined = dict[str, MetricValue](), list[str]()
+        for name in _METRICS:
+            full, metric = f"retrieval.{prefix}{name}", self.metrics.metrics.get(name)
+            if metric is None or metric.value is None:
+                undefined.append(full)
+                continue
+            values[full] = MetricValue(
+                metric.value,
+                None,
+                interval=metric.interval,
+                replicates=None if metric.replicates is None else tuple(metric.replicates.tolist()),
+                n_counted=metric.n,
+                chance=metric.chance,
+                pool=self.pool,
+            )
+        return values, undefined
 
 
 def rank_pools(

@@ -1,4 +1,4 @@
-"""Shared by alignment and entities: embed images, match them with a table, and build the result."""
+"""Shared by alignment and entities: embed images and match them with a table, and describe texts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from genpr.evaluation.result import Result, SideSummary, package_versions
+from genpr.evaluation.result import SideSummary
 from genpr.evaluation.tables import ImageValues
-from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
 from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
 from genpr.images.item import known_length
-from genpr.metrics.metric import MetricValue
-from genpr.metrics.ranking import QueryMetric
 
 T = TypeVar("T")
 
@@ -51,38 +48,8 @@ def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], tota
     return [each for each in values if each is not None]
 
 
-def metric_value(score: QueryMetric, **fields: Any) -> MetricValue:  # noqa: ANN401 - other fields
-    """A defined metric of rankings as a value of a result."""
-    assert score.value is not None
-    return MetricValue(
-        score.value,
-        None,
-        interval=score.interval,
-        replicates=None if score.replicates is None else tuple(score.replicates.tolist()),
-        n_counted=score.n,
-        **fields,
-    )
-
-
 def text_side(source: str, what: str, *, n: int, content: str, order: str) -> SideSummary:
     """The summary of a source of texts, identified by hashes of its contents."""
     of_images: dict[str, Any] = {"skipped": (), "flags": {}, "decoder": {}, "seconds": 0.0}
     of_images |= {"n_embedded": 0, "n_cached": 0, "n_duplicates": 0}
     return SideSummary(source=source, n=n, content=content, order=order, what=what, **of_images)
-
-
-def conditional_result(
-    extractor: ExtractorInfo | None,
-    *,
-    deviations: tuple[str, ...] = (),
-    **fields: Any,  # noqa: ANN401 - the other fields
-) -> Result:
-    """A result of metrics that compare with prompts or entities."""
-    return Result(
-        extractor=extractor,
-        extractors={} if extractor is None else {extractor.name: extractor},
-        deviations=deviations,
-        n_shared=0,
-        versions=package_versions(),
-        **fields,
-    )

@@ -18,7 +18,6 @@ from genpr.evaluation.labels import (
 )
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
-from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput
 from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.metrics.metric import MetricValue
@@ -210,11 +209,21 @@ class ClassScorer:
             found = []
             for done, label in enumerate(chosen):
                 report("classes", done, len(chosen))
-                real_part, fake_part = (
+                reals, fakes = (
                     features.select(torch.tensor(images.rows[label]))
                     for features, images in zip((real[own], fake[own]), labeled, strict=True)
                 )
-                found.append(self._scored(label, real_part, fake_part, where.device))
+                fitted = NeighborMetrics(
+                    reals.features,
+                    ks={name: self._plan.ks[name] for name in self._metrics},
+                    ties=self._plan.ties,
+                    intervals=self._plan.intervals,
+                    seed=self._embedder.options.seed,
+                    device=where.device,
+                )
+                values = fitted.score(fakes.features).values
+                metrics = {name: value for name, value in values.items() if value is not None}
+                found.append(ClassScore(label, len(reals), len(fakes), metrics))
             report("classes", len(chosen), len(chosen))
             return found
 
@@ -258,19 +267,6 @@ class ClassScorer:
                 code="classes-too-small",
             )
         return chosen, tuple(left_out)
-
-    def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
-        fitted = NeighborMetrics(
-            real.features,
-            ks={name: self._plan.ks[name] for name in self._metrics},
-            ties=self._plan.ties,
-            intervals=self._plan.intervals,
-            seed=self._embedder.options.seed,
-            device=device,
-        )
-        values = fitted.score(fake.features).values
-        metrics = {name: value for name, value in values.items() if value is not None}
-        return ClassScore(label, len(real), len(fake), metrics)
 
 
 def check_classes(real: LabeledImages, fake: LabeledImages) -> None:
