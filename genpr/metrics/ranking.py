@@ -431,24 +431,14 @@ def _check_relevant(relevant: Relevant, candidates: int, n: int) -> tuple[Counts
 
 
 def _scorer(scores: object, device: str | torch.device, block_bytes: int | None) -> Scorer:
+    """Given scores, or checked features of queries and candidates on one device."""
     if not isinstance(scores, tuple):
         return ScoreMatrix(_check_scores(scores), block_bytes)
     if len(scores) != 2:
         raise UsageError("a tuple of scores is the features of queries and of candidates", code="bad-scores")
-    return feature_pairs(scores, ("queries", "candidates"), device, block_bytes)
-
-
-def feature_pairs(
-    both: tuple[Features, Features],
-    names: tuple[str, str],
-    device: str | torch.device,
-    block_bytes: int | None,
-) -> FeaturePairs:
-    """Checked features of two sets on one device."""
-    left, right = (check_features(rows, name) for rows, name in zip(both, names, strict=True))
+    names, where = ("queries", "candidates"), choose_device(scores[0], device)
+    left, right = (check_features(rows, name).to(where) for rows, name in zip(scores, names, strict=True))
     check_same_width(left, right, names=names)
-    where = choose_device(both[0], device)
-    left, right = left.to(where), right.to(where)
     for rows, name in zip((left, right), names, strict=True):
         check_rows(rows, name, k=0)
         check_no_zero_rows(rows, name)

@@ -94,6 +94,8 @@ def near_duplicates(
 
     `sq_to_other` (n,) are the squared distances to the nearest rows of the other set, where they are known.
     """
+    from scipy.special import digamma, gammaincinv
+
     n, m = len(own), len(other)
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
@@ -106,7 +108,12 @@ def near_duplicates(
     roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself
     nearest_other, radii = roots[:, 0], roots[:, 1:]
     half = count // 2
-    reach = radii[:, -1:] * _chance_ratios(radii, half)
+    # Distance of neighbor j over that of the last one that independent draws stay below with `_CHANCE`, (half,).
+    growth = (radii[:, -1] / radii[:, half - 1]).log()
+    growth = growth[growth.isfinite() & (growth > 0)]
+    slope = float(growth.median()) / float(digamma(count) - digamma(half)) if len(growth) else 0.0
+    within = torch.from_numpy(gammaincinv(range(1, half + 1), _CHANCE)) / count
+    reach = radii[:, -1:] * (within.log() * slope).exp().clamp(max=1 / _DUPLICATE_GAP)
     ends = (radii[:, :half] <= reach) & (radii[:, 1 : half + 1] > _DUPLICATE_GAP * radii[:, :half])
     mates = (ends * torch.arange(1, half + 1)).amax(dim=1)
     extent = radii.gather(1, (mates - 1).clamp(min=0)[:, None])[:, 0]
@@ -123,18 +130,6 @@ def near_duplicates(
         is_shared=float(near_others.double().mean()) >= float(by_chance.mean()) / 2,
         rows=int(alone.sum()),
     )
-
-
-def _chance_ratios(radii: Tensor, half: int) -> Tensor:
-    """Distance of neighbor j over that of the last one that independent draws stay below with `_CHANCE`, (half,)."""
-    from scipy.special import digamma, gammaincinv
-
-    count = radii.shape[1]
-    growth = (radii[:, -1] / radii[:, half - 1]).log()
-    growth = growth[growth.isfinite() & (growth > 0)]
-    slope = float(growth.median()) / float(digamma(count) - digamma(half)) if len(growth) else 0.0
-    within = torch.from_numpy(gammaincinv(range(1, half + 1), _CHANCE)) / count
-    return (within.log() * slope).exp().clamp(max=1 / _DUPLICATE_GAP)
 
 
 @dataclass(frozen=True, slots=True)
