@@ -217,11 +217,22 @@ class Reference:
             machine = _whole_machine()
 
             def records() -> dict[str, Any]:
+                found = {}
                 with machine:
-                    return {
-                        name: asdict(self._distance_of(name, fake, (given or {}).get(name)))
-                        for name in self._distances
-                    }
+                    for name, reals in self._distances.items():
+                        ours, theirs = self._given.get(name), (given or {}).get(name)
+                        fakes = fake[plan.extractors[name]].features if theirs is None else theirs
+                        value = DISTRIBUTIONS[name].compute(reals, fakes, self._options)
+                        moments = [
+                            f"{role} mean and covariance as given (sha256 {hashlib.sha256(content).hexdigest()[:12]})"
+                            for role, each in (("real", ours), ("fake", theirs))
+                            if each is not None
+                            for content in [
+                                each.mean.cpu().numpy().tobytes() + each.covariance.cpu().numpy().tobytes()
+                            ]
+                        ]
+                        found[name] = asdict(replace(value, variant="; ".join(moments) or value.variant))
+                return found
 
             on_all = current_communicator().broadcast_from_rank0(records)
             values |= {name: MetricValue(**record) for name, record in on_all.items()}
@@ -248,20 +259,6 @@ class Reference:
         self._report(1, 1)
         seconds = {"companions": companions, "score_fake": time.perf_counter() - started}
         return Scores(values, self._fit_seconds | seconds, neighbors, counted, limit)
-
-    def _distance_of(self, name: str, fake: SourceFeatures, given: Gaussian | None) -> MetricValue:
-        ours, fakes = (
-            self._given.get(name),
-            fake[self.plan.extractors[name]].features if given is None else given,
-        )
-        value = DISTRIBUTIONS[name].compute(self._distances[name], fakes, self._options)
-        moments = [
-            f"{role} mean and covariance as given (sha256 {hashlib.sha256(content).hexdigest()[:12]})"
-            for role, each in (("real", ours), ("fake", given))
-            if each is not None
-            for content in [each.mean.cpu().numpy().tobytes() + each.covariance.cpu().numpy().tobytes()]
-        ]
-        return replace(value, variant="; ".join(moments) or value.variant)
 
     def _fitted_neighbors(self, *sizes: int) -> tuple[int | None, FeatureSet, NeighborMetrics]:
         """The rows of sets of these sizes that are counted (None for all), these reals, and their fit; kept by limit.
