@@ -96,7 +96,14 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
     classifier = _load_classifier(options.classifier, embedder)
-    vocabulary, what = _vocabulary(options, classifier)
+    if options.vocabulary is not None:
+        vocabulary, what = as_vocabulary(options.vocabulary, "vocabulary"), "the vocabulary"
+    elif classifier.classes is None:
+        message = f"{classifier.name} has no fixed classes; give all possible entities with --vocabulary FILE"
+        raise UsageError(message, code="no-vocabulary")
+    else:
+        vocabulary = Vocabulary.of(classifier.classes, origin="<classes>")
+        what = f"the {len(vocabulary):,} classes of {short(classifier.name, 60)}"
     expectations = read_expectations(
         expected, CanonicalNames(vocabulary), vocabulary, options.exclude, closed=what
     )
@@ -120,17 +127,6 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
         labeled = _embedded(calibration, "calibration", labels, classifier, scorer)
         chosen = _calibrated(labeled, vocabulary)
     return _result(scored, chosen, vocabulary, classifier, labeled, seconds)
-
-
-def _vocabulary(options: EntityOptions, classifier: _Classifier) -> tuple[Vocabulary, str]:
-    """The entities to search for, and their name in messages."""
-    if options.vocabulary is not None:
-        return as_vocabulary(options.vocabulary, "vocabulary"), "the vocabulary"
-    if classifier.classes is None:
-        message = f"{classifier.name} has no fixed classes; give all possible entities with --vocabulary FILE"
-        raise UsageError(message, code="no-vocabulary")
-    classes = Vocabulary.of(classifier.classes, origin="<classes>")
-    return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,14 @@ class LabelScorer:
         self._reals: ConditionalReals | None = None
         started = time.perf_counter()
         if config.real is not None:
-            self._labeled = config.real.match_all(reals)
-            self._reals = self._fit(self._labeled, reals)
+            self._labeled = images = config.real.match_all(reals)
+            if len(images.rows) < 2:
+                text = f"label metrics need reals of at least two classes: {images}"
+                raise DataError(text, code="one-class")
+            features, classes = self._with_labels(images, reals, list(images.rows))
+            self._reals = ConditionalReals(
+                features, classes, k=int(self._options.k), intervals=self._intervals, seed=self._seed
+            )
         self._fit_seconds = time.perf_counter() - started
 
     @property
@@ -208,15 +214,6 @@ class LabelScorer:
             seconds={**result.seconds, "labels": seconds},
         )
         return result, labels
-
-    def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
-        if len(images.rows) < 2:
-            text = f"label metrics need reals of at least two classes: {images}"
-            raise DataError(text, code="one-class")
-        features, labels = self._with_labels(images, reals, list(images.rows))
-        return ConditionalReals(
-            features, labels, k=int(self._options.k), intervals=self._intervals, seed=self._seed
-        )
 
     def _with_labels(
         self, images: LabeledImages, features: FeatureSet, classes: list[str]

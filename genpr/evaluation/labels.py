@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
@@ -123,15 +123,12 @@ def _read_file(path: Path, role: str) -> ImageValues[Label]:
     if suffix not in {".csv", ".tsv"}:
         text = f"{shown} has an unknown format ({suffix or 'no suffix'}); expected {_KINDS}"
         raise UsageError(text, code="labels-kind", path=str(path))
-    return _by_name(_table_pairs(path), shown)
-
-
-def _table_pairs(path: Path) -> Iterator[tuple[str, Label]]:
-    """Name and label of each line of a table."""
+    pairs = []
     for row in read_table(path, _FORMAT):
         if len(row.values) < 2:
             raise _FORMAT.error(str(path), "expected name,label, or a header with name and label")
-        yield row.values["id"], row.values["label"].strip()
+        pairs.append((row.values["id"], row.values["label"].strip()))
+    return _by_name(pairs, shown)
 
 
 def _by_name(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Label]:
@@ -272,13 +269,11 @@ def _from_json(data: bytes | str, origin: str) -> ImageValues[Label]:
         text = f'{printable(origin)} has no labels ("labels": null); give them in another file, or use the word folders'
         raise DataError(text, code="no-labels", path=origin)
     entries = list(labels.items()) if isinstance(labels, dict) else labels
-    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, list | tuple) and len(entry) == 2 and isinstance(entry[0], str) for entry in entries
+    ):
         raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')
     return _by_name(((name, _class(label, origin)) for name, label in entries), origin)
-
-
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, list | tuple) and len(entry) == 2 and isinstance(entry[0], str)
 
 
 @dataclass(frozen=True)

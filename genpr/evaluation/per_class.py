@@ -105,20 +105,16 @@ class ClassScores:
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "overall"}
         for name in ("macro", "micro"):
             facts[name] = {metric: asdict(average) for metric, average in facts[name].items()}
-        facts["classes"] = [_record(found) for found in self.classes]
+        facts["classes"] = [{**asdict(found), "standing": found.mean_relative} for found in self.classes]
+        for record in facts["classes"]:
+            for metric in record["metrics"].values():
+                del metric["replicates"]  # a hundred numbers per metric and class
         facts["left_out"] = [asdict(found) for found in self.left_out]
         return {**self.overall.to_dict(), "per_class": facts}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as text; NaN and infinities cannot occur."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-
-def _record(found: ClassScore) -> dict[str, Any]:
-    record = asdict(found)
-    for metric in record["metrics"].values():
-        del metric["replicates"]  # a hundred numbers per metric and class
-    return {**record, "standing": found.mean_relative}
 
 
 def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:

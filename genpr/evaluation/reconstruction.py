@@ -127,9 +127,16 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
         found.seconds["pixels"] = time.perf_counter() - started
+        # In order, such as those of several parquet files, the numbers in names may have another order.
+        names = [list(part.names() or ()) for part in parts]
+        of_order = zip(parts, names, strict=True) if paired_by == "order" and names[0] != names[1] else ()
         notices = (
             *notices,
-            *_order_notices(parts, paired_by),
+            *(
+                item
+                for part, each in of_order
+                for item in ImageValues((), part.name, "image").order_notices(each)
+            ),
             *_add_features(found, [each.on_disk for each in opened], embedder, options),
         )
         n_identical = int(np.isinf(found.values["psnr"]).sum())
@@ -193,13 +200,6 @@ def _check_names(
         text = f"of {total}, {len(bad):,} cannot be paired: {some([str(each) for each in bad], 5, longest=100)}. "
         text += "Images are paired by their path relative to the source, without suffix"
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
-
-
-def _order_notices(parts: Sequence[SubsetSource], paired_by: str) -> list[Notice]:
-    """Notices of images in order, such as those of several parquet files, if the numbers in their names have another order."""
-    names = [list(part.names() or ()) for part in parts]
-    pairs = zip(parts, names, strict=True) if paired_by == "order" and names[0] != names[1] else ()
-    return [item for part, each in pairs for item in ImageValues((), part.name, "image").order_notices(each)]
 
 
 def _opened(source: object, role: str) -> OpenedImages:

@@ -490,7 +490,15 @@ def result_of(record: Mapping[str, Any]) -> Result:
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no metric")
     for name, metric in result.metrics.items():
-        _check_metric(name, metric)
+        for what in ("value", "null", "chance"):
+            check_value(name, getattr(metric, what), what)
+        check_interval(name, metric.interval)
+        for each in metric.replicates or ():
+            check_interval(name, (each, each))
+        if metric.spread is not None and metric.spread < 0:
+            raise ValueError(f"the spread of {name} is {metric.spread:g}, and must not be negative")
+        if metric.replicates is not None and (len(metric.replicates) < 2 or len(metric.replicates) % 2):
+            raise ValueError(f"{name} has {len(metric.replicates)} replicates, which come in pairs")
     if result.control is not None:
         for name, value in result.control.values.items():
             check_value(name, value, "control value")
@@ -502,18 +510,6 @@ def result_of(record: Mapping[str, Any]) -> Result:
     if result.fake.n < 1 or (result.real.n < 1 and result.reference_statistics is None):
         raise ValueError("a side has no rows")
     return result
-
-
-def _check_metric(name: str, metric: MetricValue) -> None:
-    for what in ("value", "null", "chance"):
-        check_value(name, getattr(metric, what), what)
-    check_interval(name, metric.interval)
-    for each in metric.replicates or ():
-        check_interval(name, (each, each))
-    if metric.spread is not None and metric.spread < 0:
-        raise ValueError(f"the spread of {name} is {metric.spread:g}, and must not be negative")
-    if metric.replicates is not None and (len(metric.replicates) < 2 or len(metric.replicates) % 2):
-        raise ValueError(f"{name} has {len(metric.replicates)} replicates, which come in pairs")
 
 
 def _counts(record: object, name: str = "") -> Iterator[tuple[str, int]]:
