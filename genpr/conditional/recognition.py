@@ -8,7 +8,7 @@ recall of about one half.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -39,7 +39,6 @@ from genpr.features.registry import canonical_name, check_has_text
 from genpr.features.source_features import Embedder, ExtractorLike
 from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.memory import memory_limit
-from genpr.metrics.presence import MIN_EXAMPLES, calibrate
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
 
@@ -47,6 +46,8 @@ DETECTED = 0.3  # default threshold of detections, as in GenEval (Ghosh et al. 2
 TEMPLATE = "a photo of a {}."  # prompt of a name for text encoders
 ClassifierSpec = str | Detector | FeatureExtractor  # a name or an object
 Scorer = Callable[[FeatureSet], Tensor]  # features of images -> scores of entities, float64 (n, E)
+MIN_EXAMPLES = 10  # images with an entity, and images without it, that a separate threshold needs
+_FOLDS = 5
 _POOR = 0.75
 
 
@@ -125,7 +126,10 @@ def _score(expected: object, images: object, options: EntityOptions, embedder: E
     chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
     if calibration is not None and labels is not None:
         labeled = _embedded(calibration, "calibration", labels, classifier, scorer)
-        chosen = _calibrated(labeled, vocabulary)
+        # Names outside the vocabulary are ignored.
+        rows = [set(row.expected) for row in labeled.expectations.rows]
+        present = torch.tensor([[name in row for name in vocabulary] for row in rows])
+        chosen = calibrate(labeled.scores, present, vocabulary)
     return _result(scored, chosen, vocabulary, classifier, labeled, seconds)
 
 
@@ -219,14 +223,50 @@ def _embedded(
     return _Embedded(replace(expectations, rows=chosen), features, scorer(features)[torch.tensor(order)])
 
 
-def _calibrated(labeled: _Embedded, vocabulary: Vocabulary) -> list[EntityThreshold]:
-    """Thresholds chosen on labeled images; names outside the vocabulary are ignored."""
-    rows = [set(row.expected) for row in labeled.expectations.rows]
-    found = calibrate(labeled.scores, torch.tensor([[name in row for name in vocabulary] for row in rows]))
-    rates = zip(found.sensitivity.tolist(), found.false_positive_rate.tolist(), strict=True)
-    known = [[None if rate != rate else rate for rate in each] for each in rates]
-    columns = zip(vocabulary, found.thresholds.tolist(), found.is_own.tolist(), known, strict=True)
-    return [EntityThreshold(entity, (level,), own, *each) for entity, level, own, each in columns]
+def calibrate(scores: Tensor, present: Tensor, names: Iterable[str]) -> list[EntityThreshold]:
+    """Thresholds of entities by scores (n, E) of labeled images, and by whether they show each of them, (n, E) bool.
+
+    Each entity gets the threshold with the largest balanced accuracy, the mean of sensitivity and specificity; those with too
+    few examples share one. Rates are cross-validated: each fifth is classified with the threshold of the others.
+    """
+    values = scores.cpu().double()
+    if not bool(values.isfinite().all()):
+        raise DataError("scores hold NaN or infinity", code="bad-scores")
+    shared = _threshold(values[present], values[~present])
+    if shared is None:
+        message = "thresholds cannot be chosen: labeled images with an entity and without it are needed"
+        raise DataError(message, code="no-thresholds")
+    thresholds = []
+    for name, of_entity, there in zip(names, values.T, present.T, strict=True):
+        is_own = min(int(there.sum()), int((~there).sum())) >= MIN_EXAMPLES
+        said, level = of_entity >= shared, shared
+        if is_own:
+            # Every fifth image with the entity, and every fifth without.
+            fold = torch.where(there, there.cumsum(0), (~there).cumsum(0)) % _FOLDS
+            for kept in (fold != k for k in range(_FOLDS)):
+                chosen = _threshold(of_entity[kept & there], of_entity[kept & ~there])
+                said[~kept] = of_entity[~kept] >= (shared if chosen is None else chosen)
+            own = _threshold(of_entity[there], of_entity[~there])
+            level = shared if own is None else own
+        rates = [float(said[kind].double().mean()) if kind.any() else None for kind in (there, ~there)]
+        thresholds.append(EntityThreshold(name, (level,), is_own, *rates))
+    return thresholds
+
+
+def _threshold(positives: Tensor, negatives: Tensor) -> float | None:
+    """Midway in the widest of the gaps between scores where the balanced accuracy is largest; None without positive or negative examples."""
+    if not len(positives) or not len(negatives):
+        return None
+    levels = torch.unique(torch.cat([positives, negatives]))
+    if len(levels) == 1:
+        return float(levels[0])
+    # A threshold above levels[i] and not above levels[i + 1] keeps what is at least levels[i + 1].
+    hits = len(positives) - torch.searchsorted(positives.sort().values, levels[1:])
+    passed = len(negatives) - torch.searchsorted(negatives.sort().values, levels[1:])
+    balance = hits / len(positives) - passed / len(negatives)
+    best = balance >= balance.max() - 1e-12
+    place = int(torch.where(best, levels[1:] - levels[:-1], -1.0).argmax())
+    return float((levels[place] + levels[place + 1]) / 2)
 
 
 def _result(

@@ -11,10 +11,10 @@ from torch import nn
 
 import genpr
 from genpr.cli.main import run
+from genpr.conditional.recognition import calibrate
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation import protocols
 from genpr.features.networks import clip
-from genpr.metrics.presence import calibrate
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -149,9 +149,9 @@ def test_entities_equal_those_by_cosines_of_open_clip(weights, images):
     result = genpr.score_entities_in_images(PROMPTS, images, **options)
     cosine = cosines(whole, images, [f"a photo of a {thing}." for thing in THINGS])
     expected = torch.tensor([[thing in prompt for thing in THINGS] for prompt in PROMPTS])
-    found = calibrate(cosine, expected)
+    levels = [each.thresholds[0] for each in calibrate(cosine, expected, THINGS)]
     thresholds = [each.thresholds[0] for each in result.entities.classifier.entities]
-    assert found.thresholds.tolist() == pytest.approx(thresholds, abs=1e-5)
-    hits = ((cosine >= found.thresholds) & expected).sum()
+    assert levels == pytest.approx(thresholds, abs=1e-5)
+    hits = ((cosine >= torch.tensor(levels)) & expected).sum()
     assert result["entity.micro_recall"] == pytest.approx(float(hits) / len(PROMPTS))
     assert result.extractor.weights_sha256

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from genpr import DataError, UsageError
+from genpr.conditional.recognition import calibrate
 from genpr.metrics.entities import ENTITY_METRICS, entity_set_metrics
-from genpr.metrics.presence import calibrate
 
 EXPECTED = [{"cat", "dog"}, {"cat"}, {"cat", "dog", "bus", "car"}, set()]
 FOUND = [{"cat"}, {"cat", "bus"}, {"dog", "bus", "car", "tree"}, {"car"}]
@@ -193,7 +193,7 @@ def test_thresholds_maximize_balanced_accuracy(seed):
     rng = np.random.default_rng(seed)
     scores = torch.tensor(rng.integers(0, 12, size=(60, 1)).astype(float))  # with ties
     present = torch.tensor(rng.random((60, 1)) < 0.3)
-    threshold = float(calibrate(scores, present).thresholds[0])
+    threshold = calibrate(scores, present, ["it"])[0].thresholds[0]
     best = max(balanced(scores, present, level) for level in np.arange(-0.5, 12.5, 0.5))
     assert balanced(scores, present, threshold) == pytest.approx(best)
 
@@ -202,9 +202,9 @@ def test_entities_with_few_examples_share_a_threshold(rng):
     scores, present = cases(rng, offsets=(0.0, 0.0, 0.0))
     present[:, 2] = False
     present[:3, 2] = True
-    found = calibrate(scores, present)
-    assert found.is_own.tolist() == [True, True, False]
-    assert balanced(scores, present, float(found.thresholds[2])) == pytest.approx(
+    found = calibrate(scores, present, "abc")
+    assert [each.is_own for each in found] == [True, True, False]
+    assert balanced(scores, present, found[2].thresholds[0]) == pytest.approx(
         max(balanced(scores, present, level) for level in scores.unique().tolist())
     )
 
@@ -213,7 +213,7 @@ def test_entities_with_few_examples_share_a_threshold(rng):
 @pytest.mark.parametrize("kind", [True, False])
 def test_own_threshold_needs_ten_examples_of_each_kind(rare, kind):
     present = torch.stack([torch.arange(40) % 2 == 0, (torch.arange(40) < rare) == kind], dim=1)
-    assert calibrate(present.double(), present).is_own.tolist() == [True, rare == 10]
+    assert [each.is_own for each in calibrate(present.double(), present, "ab")] == [True, rare == 10]
 
 
 def test_rates_are_measured_on_held_out_images():
@@ -221,13 +221,13 @@ def test_rates_are_measured_on_held_out_images():
     rng = np.random.default_rng(0)
     accuracies = []
     for _ in range(30):
-        found = calibrate(torch.tensor(rng.normal(size=(30, 1))), torch.arange(30)[:, None] % 2 == 0)
-        accuracies.append(float(found.sensitivity[0] + 1 - found.false_positive_rate[0]) / 2)
+        (found,) = calibrate(torch.tensor(rng.normal(size=(30, 1))), torch.arange(30)[:, None] % 2 == 0, "a")
+        accuracies.append((found.sensitivity + 1 - found.false_positive_rate) / 2)
     assert np.mean(accuracies) == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.parametrize(("value", "code"), [(torch.nan, "bad-scores"), (0.0, "no-thresholds")])
 def test_invalid_answers_are_errors(value, code):
     with pytest.raises(DataError) as caught:
-        calibrate(torch.full((3, 2), value), torch.zeros(3, 2, dtype=torch.bool))
+        calibrate(torch.full((3, 2), value), torch.zeros(3, 2, dtype=torch.bool), "ab")
     assert caught.value.code == code
