@@ -436,13 +436,13 @@ def _differences(one: object, other: object, path: str) -> list[tuple[str, objec
     return [] if one == other and type(one) is type(other) else [(path, one, other)]
 
 
-def main() -> None:
-    """Record, or compare two records."""
+def main(args: list[str] | None = None) -> None:
+    """Record, or compare two records; `args` instead of those of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, nargs="?", help="new folder for the record")
     parser.add_argument("--only", nargs="+", default=(), metavar="CASE", help="record these cases")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(args)
     if arguments.compare:
         raise SystemExit(compare(*arguments.compare) > 0)
     if arguments.out is None:

@@ -45,25 +45,38 @@ def started(*command, redirected="", folder=None, **environment):
     )
 
 
-STREAMS = [(">&-", 4), ("2>&-", 0), ("2> /dev/full", 0), ("<&- >&- 2>&-", 4)]
-CASES = [*(("compare a.json b.json", *each) for each in STREAMS), ("--help", "> /dev/full", 4)]
+COMPARE = "compare a.json b.json"
+CASES = [
+    (COMPARE, ">&-", 4),
+    (COMPARE, "2>&-", 0),
+    (COMPARE, "2> /dev/full", 0),
+    (COMPARE, "<&- >&- 2>&-", 4),
+]
+CASES += [(f"{COMPARE} -q --html page.html", "> /dev/full", 4), ("--help", "> /dev/full", 4)]
 
 
 @pytest.mark.parametrize(("command", "redirected", "code"), CASES)
 def test_every_command_needs_stdout_and_not_stderr(files, command, redirected, code):
+    """A page is written although stdout is full."""
     done = started(*GENPR, *command.split(), redirected=redirected, folder=files)
     assert done.returncode == code, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == (code > 0 and "2>" not in redirected)
     assert "Traceback" not in done.stderr
     assert bool(done.stdout) == (code == 0)
+    assert "--html" not in command or (files / "page.html").exists()
 
 
 def test_closed_pipe_ends_the_command_without_a_message():
     assert started(*GENPR, "list", "metrics", redirected="| true").stderr == ""
 
 
-def test_output_of_libraries_and_child_processes_is_not_on_stdout(tmp_path):
+def test_output_of_others_is_not_on_stdout_and_files_in_the_folder_do_not_configure_plots(tmp_path):
+    started_file, programs = tmp_path / "started", tmp_path / "programs"
+    programs.mkdir()
+    (programs / "latex").write_text(f"#!/bin/sh\ntouch {started_file}\nexit 1\n")
+    (programs / "latex").chmod(0o755)
+    (tmp_path / "matplotlibrc").write_bytes(b"text.usetex: True\n\xff\xfe no setting\n")
     (tmp_path / "noisy.py").write_text(
         "import ctypes, os, torch\n"
         "class Noisy(torch.nn.Module):\n"
@@ -74,31 +87,27 @@ def test_output_of_libraries_and_child_processes_is_not_on_stdout(tmp_path):
         "        return x.float().mean((2, 3))\n"
     )
     for side in "ab":
-        np.save(
-            tmp_path / f"{side}.npy", np.random.default_rng(ord(side)).integers(0, 256, (20, 4, 4, 3), "u1")
-        )
-    options = ("--extractor", "noisy.py:Noisy", "--no-control", "--no-intervals", "--json")
-    done = started(*GENPR, "score", "a.npy", "b.npy", *options, folder=tmp_path, PYTHONPATH=str(ROOT))
-    assert json.loads(done.stdout)["fake"]["n"] == 20
-    assert {"child", "library"} <= set(done.stderr.splitlines())
-
-
-def test_files_in_the_working_directory_do_not_configure_plots(files, tmp_path):
-    """The page is written although stdout is full, which is one error."""
-    started_file, programs = tmp_path / "started", tmp_path / "programs"
-    programs.mkdir()
-    (programs / "latex").write_text(f"#!/bin/sh\ntouch {started_file}\nexit 1\n")
-    (programs / "latex").chmod(0o755)
-    (tmp_path / "matplotlibrc").write_bytes(b"text.usetex: True\n\xff\xfe no setting\n")
+        pixels = np.random.default_rng(ord(side)).integers(0, 256, (20, 4, 4, 3), "u1")
+        np.save(tmp_path / f"{side}.npy", pixels)
     done = started(
-        *(*GENPR, "score", str(files / "real.npy"), str(files / "fake.npy"), "--html", "page.html", "-q"),
-        redirected="> /dev/full",
+        *(
+            *GENPR,
+            "score",
+            "a.npy",
+            "b.npy",
+            "--extractor",
+            "noisy.py:Noisy",
+            "--no-control",
+            "--no-intervals",
+        ),
+        *("--json", "--html", "page.html"),
         folder=tmp_path,
         PATH=f"{programs}:{os.environ['PATH']}",
         MPLBACKEND="module://absent.backend",
+        PYTHONPATH=str(ROOT),
     )
-    (error,) = done.stderr.splitlines()
-    assert (done.returncode, error[:7], "stdout" in error) == (4, "error: ", True)
+    assert json.loads(done.stdout)["fake"]["n"] == 20
+    assert {"child", "library"} <= set(done.stderr.splitlines())
     assert "<svg" in (tmp_path / "page.html").read_text()
     assert not started_file.exists()
 
@@ -120,11 +129,10 @@ def test_deleted_working_directory_is_one_error(tmp_path, command):
     assert ('"code": "bad-path"' in done.stdout) == ("--json" in command)
 
 
-def test_missing_weights_are_an_error_with_all_instructions(files, tmp_path):
+def test_missing_weights_are_an_error_with_all_instructions(genpr, tmp_path):
     np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
-    images = str(tmp_path / "images.npz")
-    done = started(*GENPR, "score", images, images, "--offline", folder=files)
-    assert done.returncode == 4
+    code, _, err = genpr("score", *[tmp_path / "images.npz"] * 2, "--offline")
+    assert code == 4
     for part in (
         "pt_inception-2015-12-05-6726825d.pth",
         "https://github.com/mseitzer/pytorch-fid/releases/",
@@ -132,7 +140,7 @@ def test_missing_weights_are_an_error_with_all_instructions(files, tmp_path):
         "--weights PATH",
         "--extractor gabor",
     ):
-        assert part in done.stderr.splitlines()[-1]
+        assert part in err.splitlines()[-1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")

@@ -1,8 +1,9 @@
 """Output shown below a command equals the output of the command, up to rounding of features on other processors."""
 
+import io
 import re
-import subprocess
-import sys
+from contextlib import chdir, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,20 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?!\w)")
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """A folder with the sets of the demo, and the output of `genpr demo`."""
+def printed(tmp_path_factory):
+    """What a command prints in a folder with the sets of the demo; a command of several pages runs once."""
     folder = tmp_path_factory.mktemp("demo")
-    saved = subprocess.run(
-        [sys.executable, "-m", "genpr", "demo", "--device", "cpu", "--out", folder / "genpr-demo"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+
+    @cache
+    def of(command):
+        with chdir(folder), redirect_stdout(io.StringIO()) as out:
+            assert run([*command.split(), "--device", "cpu"]) == 0
+        return out.getvalue()
+
+    outputs = {"demo": of("demo --out genpr-demo")}
     for each in (folder / "genpr-demo").iterdir():
         (folder / each.name).symlink_to(each)
-    return folder, saved.stdout
+    return lambda command: outputs.get(command) or of(command)
 
 
 def lines_of(text):
@@ -50,13 +53,8 @@ def lines_of(text):
     ],
     ids=[f"{page}-{command.split()[0]}" for page, command, _ in SHOWN],
 )
-def test_shown_output_equals_the_output_of_the_command(page, command, output, demo, monkeypatch, capsys):
-    folder, printed = demo
-    monkeypatch.chdir(folder)
-    if not command.startswith("demo"):
-        assert run([*command.split(), "--device", "cpu"]) == 0
-        printed = capsys.readouterr().out
-    found = lines_of(printed)
+def test_shown_output_equals_the_output_of_the_command(page, command, output, printed):
+    found = lines_of(printed(command))
     for words, numbers in lines_of(output):
         if words == "Write the images to folders: genpr demo --out genpr-demo":
             continue  # printed without --out only
