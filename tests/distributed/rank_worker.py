@@ -1,11 +1,13 @@
 """Runs jobs on several ranks: `python rank_worker.py JOBS.json`, a few at once; each is forked after the imports.
 
 A job has a `size`, a `port`, a `kind`, and `out`, the prefix of its files: every rank writes OUT.RANK.out and OUT.RANK.err,
-and a "python" job OUT.RANK.json. OUT.done holds the exit codes of all ranks.
+and a "python" or "metric" job OUT.RANK.json. OUT.done holds the exit codes of all ranks.
 """
 
+import datetime
 import gc
 import json
+import logging
 import os
 import signal
 import sys
@@ -15,15 +17,18 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 # Some imports are for the forks, each of which would repeat them.
 import numpy as np
 import scipy.special  # noqa: F401
 import torch
 import torch._weights_only_unpickler
+import torch.distributed as dist
 import torch.utils.serialization
 
 import genpr
@@ -45,6 +50,17 @@ from genpr.neighbors import counts, device_profile, resample
 
 with suppress(ImportError):
     import faiss  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+from training_images import OPTIONS, images
+
+# torchmetrics without its metrics, whose imports take most of the time.
+light = ModuleType("torchmetrics")
+light.__path__ = find_spec("torchmetrics").submodule_search_locations
+sys.modules["torchmetrics"] = light
+light._logger = logging.getLogger("torchmetrics")
+light.Metric = import_module("torchmetrics.utilities.checks").Metric
+from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage  # noqa: E402
 
 warnings.simplefilter("error")
 BLOCK = 16  # images, instead of 2,048
@@ -272,6 +288,68 @@ def differing(folder):
     return found
 
 
+def of_metric(rank, shards, **options):
+    """Metric and values of rank `rank`, which has the rows `shards[rank]` of reals and fakes."""
+    metric = PrecisionRecallDensityCoverage(**{**OPTIONS, **options}, sync_timeout=60)
+    for role, rows in zip((True, False), shards[rank], strict=True):
+        for part in rows.split(64) if len(rows) else ():
+            metric.update(images()[0 if role else 1][part], real=role)
+    return metric, values_of(metric)
+
+
+def values_of(metric):
+    return {name: value.item() for name, value in metric.compute().items()}
+
+
+def error_of(action):
+    """Code and message of the error, and seconds until it was raised."""
+    started = time.monotonic()
+    try:
+        action()
+    except genpr.GenprError as error:
+        return {"code": error.code, "message": str(error), "seconds": time.monotonic() - started}
+    return None
+
+
+def metric_of_two_ranks(rank):
+    """Values of the metric of torchmetrics for various shards; then collective operations that fail."""
+    real, fake = (torch.arange(len(part)) for part in images())
+    nothing, found = torch.arange(0), {}
+    contiguous = [(real[:45], fake[:13]), (real[45:], fake[13:])]
+    metric, found["contiguous"] = of_metric(rank, contiguous, intervals=True)
+    found["rows_after"] = [sum(map(len, rows)) for rows in (metric.real_rows, metric.fake_rows)]
+    metric.compute_with_cache, metric._computed = False, None
+    found["again"] = values_of(metric)
+    found["interleaved"] = of_metric(rank, [(real[0::2], nothing), (real[1::2], fake.flip(0))])[1]
+    with genpr.all_ranks(device="cpu"):
+        found["all_ranks"] = of_metric(rank, contiguous)[1]
+    found["distances"] = of_metric(rank, contiguous, metrics=["fd", "kd"])[1]
+    given = PrecisionRecallDensityCoverage(Evaluator(images()[0], **OPTIONS, control=False), sync_timeout=60)
+    given.update(images()[1][contiguous[rank][1]], real=False)
+    found["given_real"] = values_of(given)
+    own = [(real[:45], fake[:30]), (real[45:], fake[30:])]
+    found["own_shard"] = of_metric(rank, own, sync_on_compute=False)[1]
+
+    metric._sync_timeout = 1.0
+    dist.barrier()
+    found["missing_rank"] = error_of(metric.compute) if rank == 0 else None
+    dist.barrier()
+    metric._sync_timeout = 60.0
+    found["after_error"] = values_of(metric)
+
+    few = PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=60)
+    few.update(images()[0][:1], real=True)
+    few.update(images()[1][:2], real=False)
+    found["too_few"] = error_of(few.compute)
+    found["rows_after_error"] = sum(map(len, few.real_rows))
+
+    found["other_k"] = error_of(lambda: of_metric(rank, contiguous, k=3 + rank))
+    found["other_extractor"] = error_of(
+        lambda: of_metric(rank, contiguous, extractor=("gabor", "pixels")[rank])
+    )
+    return found
+
+
 PYTHON = {
     each.__name__: each
     for each in (scores, every_score, embedded, exchanged, out_of_sync, failing, differing)
@@ -311,6 +389,13 @@ def run(job, rank):
     """One rank of a job; its exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     folder = Path(job["folder"])
+    if job["kind"] == "metric":
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+        Path(f"{job['out']}.{rank}.json").write_text(json.dumps(metric_of_two_ranks(rank)))
+        dist.barrier()
+        dist.destroy_process_group()
+        return
     small_pieces()
     if "break" in job:
         break_rank(*job["break"])
@@ -321,7 +406,7 @@ def run(job, rank):
 
         sys.argv = ["genpr", *job["args"], *job.get("more", {}).get(str(rank), [])]
         main()
-    torch.distributed.is_nccl_available = lambda: False
+    dist.is_nccl_available = lambda: False
     try:
         with genpr.all_ranks(device=job.get("devices", {}).get(str(rank), "auto")) as communicator:
             assert communicator.size == job["size"]

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from raising import raised, raising
+from training_images import N_FAKE, N_REAL, OPTIONS, expected
+from training_images import images as drawings
 
 import genpr
 from genpr.cli.process import Ending, mute, unmute
@@ -134,6 +136,7 @@ def jobs(tmp_path_factory):
     for how in ("raise", "kill", "interrupt"):
         args = ["score", *folders, *["--json"] * (how == "interrupt")]
         jobs.add(f"cli-{how}", kind="cli", args=args, size=2, **{"break": [how, 1]})
+    jobs.add("metric", kind="metric", size=2)
     jobs.run()
     return jobs
 
@@ -255,6 +258,69 @@ def test_option_of_one_rank_ends_a_command_with_one_message(jobs):
     stderr = "".join(jobs.output("cli-differs", "err"))
     assert stderr.count("error:") == 1
     assert "--html" in stderr
+
+
+@pytest.fixture(scope="module")
+def metrics(jobs):
+    """What each rank found with the metric of torchmetrics."""
+    return jobs.found("metric")
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    return expected(intervals=True)
+
+
+def test_uneven_shards_equal_one_process(metrics, one_process):
+    assert one_process.keys() > {"precision", "recall", "density", "coverage", "f1", "recall_low"}
+    assert 0.1 < one_process["recall"] < one_process["precision"] < 1
+    for each in metrics:
+        assert each["contiguous"] == each["again"] == each["after_error"] == one_process
+    assert [each["rows_after"] for each in metrics] == [[45, 13], [N_REAL - 45, N_FAKE - 13]]
+
+
+def test_values_do_not_depend_on_shards(metrics, one_process):
+    names = ("calibrated_precision", "calibrated_recall", "precision", "recall", "density", "coverage", "f1")
+    values = {name: one_process[name] for name in names}
+    for each in metrics:
+        assert each["interleaved"] == each["given_real"] == values
+
+
+def test_distances_of_shards_in_order_equal_one_process(metrics):
+    one = genpr.score(*drawings(), **OPTIONS, metrics=["fd", "kd"], control=False)
+    assert [each["distances"] for each in metrics] == 2 * [{"fd": one["fd"], "kd": one["kd"]}]
+
+
+def test_without_sync_each_rank_scores_its_shard(metrics, one_process):
+    one, other = (each["own_shard"] for each in metrics)
+    assert one != other
+    assert one["density"] != one_process["density"] != other["density"]
+
+
+def test_each_rank_updates_with_its_own_images_also_in_all_ranks(metrics, one_process):
+    values = {name: one_process[name] for name in metrics[0]["all_ranks"]}
+    assert [each["all_ranks"] for each in metrics] == [values, values]
+
+
+def test_missing_rank_is_an_error(metrics):
+    error = metrics[0]["missing_rank"]
+    assert error["code"] == "ranks-missing"
+    assert "rank 0 reached PrecisionRecallDensityCoverage.compute, but rank 1 did not" in error["message"]
+    assert "sync_on_compute=False" in error["message"]
+    assert 1 <= error["seconds"] < 5
+
+
+def test_error_in_compute_is_raised_on_every_rank_and_keeps_the_state(metrics):
+    assert [each["too_few"]["code"] for each in metrics] == ["too-few-images", "too-few-images"]
+    assert [each["rows_after_error"] for each in metrics] == [1, 1]
+
+
+@pytest.mark.parametrize(("case", "named"), [("other_k", "k: 3 and 4"), ("other_extractor", "extractor")])
+def test_other_options_of_a_rank_are_an_error_on_every_rank(metrics, case, named):
+    for each in metrics:
+        assert each[case]["code"] == "ranks-differ"
+        assert named in each[case]["message"]
+        assert each[case]["seconds"] < 30
 
 
 @pytest.mark.slow

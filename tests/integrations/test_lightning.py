@@ -103,7 +103,8 @@ def test_every_must_be_a_multiple_of_the_epochs_between_validations(tmp_path, ev
 
 @pytest.mark.slow
 def test_two_ranks_have_the_same_history(tmp_path, evaluator):
-    paths = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
+    tests = WORKER.parents[1]
+    paths = os.pathsep.join(map(str, (tests.parent, tests / "helpers", WORKER.parent)))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(WORKER), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
