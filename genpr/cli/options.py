@@ -16,6 +16,7 @@ from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.evaluation.options import KNN, LABELS_FILE, LABELS_UNSET, LabelOptions, ScoreOptions
+from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import EmbedOptions, option, option_fields, shared_options
 from genpr.images.paths import check_exists
 
@@ -267,6 +268,13 @@ class LabelFlags:
         names = ("real_labels", "fake_labels", "min_per_class")
         given = cast("ClassOptions", {name: getattr(self, name) for name in names})
         return given if self.per_class else None
+
+
+def computed_metrics(*choices: ScoreOptions) -> list[str]:
+    """The metrics that scores with these options compute."""
+    found = [name for each in choices for name in ScorePlan.from_options(None, each).extractors]
+    of_labels = [name for each in choices if each.labels is not None for name in each.labels.names]
+    return list(dict.fromkeys([*found, *of_labels]))
 
 
 def score_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from genpr.cli.options import (
     SHARED_WITH_SCORE,
     CheckpointFlags,
     GroupedCommand,
+    computed_metrics,
     force,
     option_group,
     refuse_given,
@@ -22,7 +23,6 @@ from genpr.cli.options import (
 )
 from genpr.cli.output import PageOutput
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import keywords_of, option
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
@@ -68,7 +68,8 @@ def command(
 
     Contenders are marked with *: with 95 % confidence, the true best checkpoint is among them.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.checkpoints.rank import PARETO
+    from genpr.checkpoints.rank import PARETO, check_computed, criterion_of
+    from genpr.metrics.registry import CONDITIONAL
 
     output.check_several(len(sources) - (not flags.from_results))
     if flags.from_results:
@@ -81,7 +82,13 @@ def command(
     else:
         if len(sources) < 2:
             raise click.UsageError("expected REAL and at least one CHECKPOINT, or --results")
-        options = _add_needed_metrics(options, flags.by)
+        computed = computed_metrics(options)
+        needs = [need for each in criterion_of(flags.by) for need in each.needs]
+        more = [need for need in needs if need not in computed and need not in CONDITIONAL]
+        check_computed(flags.by, [*computed, *more], "this ranking does not compute; --labels adds label.*")
+        if more:
+            chosen = [name for name in computed if name not in CONDITIONAL]
+            options = replace(options, metrics=[*chosen, *more])
         flags.check()
         from genpr.checkpoints.rank import by_name, rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
@@ -101,18 +108,3 @@ def command(
         ranking.to_json() if output.as_json else ranking_table(ranking),
         partial(output.write_comparison, ranking.results, by=flags.by.replace(PARETO, "f1")),
     )
-
-
-def _add_needed_metrics(options: ScoreOptions, by: str) -> ScoreOptions:
-    """Add the metrics that the criterion needs; refuse a criterion that is unknown, or that this run does not compute."""
-    from genpr.checkpoints.rank import check_computed, criterion_of
-    from genpr.metrics.f_beta import F_SCORE_METRICS
-    from genpr.metrics.registry import CONDITIONAL
-
-    needs = [need for each in criterion_of(by) for need in each.needs]
-    if any(need in CONDITIONAL for need in needs):
-        computed = (*F_SCORE_METRICS, *(() if options.labels is None else options.labels.names))
-        check_computed(by, computed, "this ranking does not compute; --labels adds label.*")
-    chosen = ScorePlan.from_options(None, options).extractors
-    more = [need for need in needs if need not in chosen and need not in CONDITIONAL]
-    return replace(options, metrics=[*chosen, *more]) if more else options

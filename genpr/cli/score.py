@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import progress_bars
-from genpr.cli.options import INPUT, GroupedCommand, LabelFlags, click_option, follow_symlinks, option_group
+from genpr.cli.options import (
+    INPUT,
+    GroupedCommand,
+    LabelFlags,
+    click_option,
+    computed_metrics,
+    follow_symlinks,
+    option_group,
+)
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
 from genpr.evaluation.panel import PanelResult, panel_choices, score_choices
-from genpr.evaluation.plan import ScorePlan, with_pinned
+from genpr.evaluation.plan import with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import option_fields
 
@@ -80,7 +88,7 @@ def command(
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
         raise click.UsageError("--per-class, --html and --csv need a single --protocol")
     options = with_pinned(choices)
-    output.check([*_computed(choices), *(options.labels.names if options.labels else ())])
+    output.check(computed_metrics(*choices))
 
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.evaluator import score_with
@@ -126,12 +134,6 @@ def command(
     return output.exit_code({each.protocol: each for each in results})
 
 
-def _computed(choices: Sequence[ScoreOptions]) -> list[str]:
-    """The metrics of all choices."""
-    plans = [ScorePlan.from_options(None, each) for each in choices]
-    return list(dict.fromkeys(name for plan in plans for name in plan.extractors))
-
-
 def _score_panel(
     real: str,
     fake: str,
@@ -140,7 +142,7 @@ def _score_panel(
     output: ScoreOutput,
 ) -> int:
     """Score by several extractors."""
-    output.check(_computed([*choices.values()]))
+    output.check(computed_metrics(*choices.values()))
 
     from genpr.distributed import rank_zero_only
     from genpr.evaluation.compare import named_notices

@@ -16,12 +16,12 @@ from genpr.cli.options import (
     SHARED_WITH_SCORE,
     CheckpointFlags,
     GroupedCommand,
+    computed_metrics,
     option_group,
     score_options,
 )
 from genpr.cli.output import FILE, TextOutput, input_paths
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import keywords_of, option
 from genpr.storage import check_outside
 
@@ -88,9 +88,7 @@ def command(real: str, folder: Path, *, flags: WatchFlags, options: ScoreOptions
 
     # Wrong options are reported before torch is imported, which takes seconds.
     number_of(flags.by)
-    plan = ScorePlan.from_options(None, options)
-    computed = (*plan.extractors, *(() if options.labels is None else options.labels.names))
-    check_computed(flags.by, computed, "this watch does not compute")
+    check_computed(flags.by, computed_metrics(options), "this watch does not compute")
     check_folder(folder)
     flags.check()
     from genpr.checkpoints.score_log import ScoreLog
