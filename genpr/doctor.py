@@ -48,15 +48,13 @@ def run_checks(genpr: str, *, root: Path) -> list[Finding]:
         "directions": check_directions,
         "exactness": check_exactness,
     }
-    return [finding for name in checks for finding in run_check(name, checks[name])]
-
-
-def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of one check, or its error as one."""
-    try:
-        return list(check())
-    except Exception as error:  # noqa: BLE001 - on a broken machine anything may be raised
-        return [Finding(name, "broken", f"could not be checked ({_shown(error)})")]
+    found = list[Finding]()
+    for name, check in checks.items():
+        try:
+            found += list(check())
+        except Exception as error:  # noqa: BLE001 - on a broken machine anything may be raised
+            found.append(Finding(name, "broken", f"could not be checked ({_shown(error)})"))
+    return found
 
 
 def _shown(error: BaseException) -> str:

@@ -60,12 +60,6 @@ def check_folder(folder: Path) -> None:
         raise UsageError(text, code="path-not-found", path=str(folder))
 
 
-def natural_order(name: str) -> tuple[list[str | int], str]:
-    """A sort key that puts epoch_2 before epoch_10."""
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
-
-
 def listing_of(path: Path) -> str:
     """Hash of the names, sizes and modification times of a file, or of the visible files in a folder."""
     digest = hashlib.sha256()
@@ -188,12 +182,15 @@ class Watcher:
         ]
 
     def _list(self) -> list[PendingSource]:
+        """The sources without a score, epoch_2 before epoch_10."""
         try:
             names = [entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
         except OSError as error:
             text = f"the watched folder {self._folder} cannot be listed ({error.strerror}); check that it still exists"
             raise ResourceError(text, code="unreadable", path=str(self._folder)) from error
-        ordered = sorted(names, key=natural_order)
+        parts = {name: re.split(r"([0-9]+)", name) for name in names}
+        keys = {name: [int(x) if at % 2 else x for at, x in enumerate(each)] for name, each in parts.items()}
+        ordered = sorted(names, key=lambda name: (keys[name], name))
         new = [self._folder / name for name in ordered if readable(name) not in self._scored]
         paths = [path for path in new if os.path.realpath(path) not in self._ignored]
         found = [pending for path in paths if (pending := self._pending(path)) is not None]

@@ -179,8 +179,14 @@ class PrecisionRecallDensityCoverage(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Score all images since the last reset, of all ranks: one float64 value per metric."""
         try:
-            fakes = self._side("fake")
-            evaluator = self._given or self._fitted_to(self._side("real"))
+            fakes, evaluator = self._side("fake"), self._given
+            if evaluator is None:
+                reals = self._side("real")
+                assert reals.identities is not None
+                key = hashlib.sha256(reals.identities.numpy().tobytes()).digest()
+                if self._fitted is None or self._fitted[0] != key:  # other images, or in another order
+                    self._fitted = (key, Evaluator(reals, **keywords_of(self._options)))
+                evaluator = self._fitted[1]
             self.result = evaluator.score(fakes)
             warn_no_overlap(self.result)
         except BaseException:
@@ -290,14 +296,6 @@ class PrecisionRecallDensityCoverage(Metric):
             facts=ImageFacts.from_counts(Counter(), sizes),
             decoder=decoder_versions() | self._embedder.options.decoding.choices,
         )
-
-    def _fitted_to(self, reals: FeatureSet) -> Evaluator:
-        """An evaluator for these reals; the last one if they are the same images in the same order."""
-        assert reals.identities is not None
-        key = hashlib.sha256(reals.identities.numpy().tobytes()).digest()
-        if self._fitted is None or self._fitted[0] != key:
-            self._fitted = (key, Evaluator(reals, **keywords_of(self._options)))
-        return self._fitted[1]
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for another process, without networks and fitted reals, which are created again there."""

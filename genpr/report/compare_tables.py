@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.rank import PARETO, Ranking, number_of
+from genpr.checkpoints.rank import PARETO, RankEntry, Ranking, number_of
 from genpr.errors import some
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.panel import RATIO, PanelResult
@@ -184,19 +184,17 @@ def panel_sides(panel: PanelResult) -> list[str]:
 
 def ranking_table(ranking: Ranking) -> str:
     """One row per checkpoint, the best first, then the outcome in sentences."""
-    is_front = ranking.by == PARETO
-    by = (
-        "their Pareto front of precision and recall"
-        if is_front
-        else f"{ranking.by}, {ranking.better} is better"
-    )
-    rows = _front_rows(ranking) if is_front else ranking_rows(ranking)
+    if ranking.by == PARETO:
+        by, rows = "their Pareto front of precision and recall", _front_rows(ranking)
+    else:
+        by, rows = f"{ranking.by}, {ranking.better} is better", ranking_rows(ranking)
     heading = wrapped(f"{len(ranking.entries)} checkpoints by {by}")
     return "\n\n".join([heading, str(rows), wrapped(ranking.summary)])
 
 
-def _mark(rank: int | None, *, is_contender: bool | None) -> str:
-    return f"{'-' if rank is None else rank} {'*' if is_contender else ' '}"
+def _place(entry: RankEntry) -> list[str]:
+    """The cells of the rank, which marks contenders, and the name."""
+    return [f"{'-' if entry.rank is None else entry.rank} {'*' if entry.is_contender else ' '}", entry.name]
 
 
 def ranking_rows(ranking: Ranking) -> Table:
@@ -214,10 +212,9 @@ def ranking_rows(ranking: Ranking) -> Table:
             difference = f"{entry.difference:+.3f} ± {(entry.bounds.high - entry.bounds.low) / 2:.3f}"
         elif entry.difference is not None:
             difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
-        row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
-        row += [number(ranking.results[entry.name][name]) for name in shown]
-        row += [number(entry.value), interval(entry.interval), difference * (entry.name != ranking.winner)]
-        rows.append(row)
+        values = [number(ranking.results[entry.name][name]) for name in shown]
+        values += [number(entry.value), interval(entry.interval), difference * (entry.name != ranking.winner)]
+        rows.append([*_place(entry), *values])
     bounds = ", ± its simultaneous 95 % bound" * ranking.has_bounds
     lines = [f"to the winner: {by} minus that of {ranking.winner}{bounds}"] * (len(rows) > 1)
     lines += ["*: with 95 % confidence, the true best is among these"] * ranking.has_bounds
@@ -231,7 +228,7 @@ def ranking_rows(ranking: Ranking) -> Table:
 def _front_rows(ranking: Ranking) -> Table:
     rows = []
     for entry in ranking.entries:
-        row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
+        row = _place(entry)
         for name in F_SCORE_METRICS:
             found = ranking.results[entry.name].metrics.get(name)
             row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
@@ -243,28 +240,21 @@ def _front_rows(ranking: Ranking) -> Table:
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:
     """Settings as rows and metrics as columns, then the best setting."""
-    axis, metrics = cut(sweep.axis, 12), sweep.points[0].result.metrics
-    records = [
-        {axis: f"{point.setting:g}", "f1": f"{point.values['f1']:.3f}"}
-        | {name: _sweep_cell(point, name) for name in metrics}
-        for point in sweep.points
-    ]
-    return str(Table.of("", records, _sweep_legend(sweep, objective)))
-
-
-def _sweep_cell(point: SweepPoint, name: str) -> str:
-    metric = point.result.metrics.get(name)
-    if metric is None or metric.interval is None:
-        return number(None if metric is None else metric.value)
-    if ALL_METRICS[name].kind == "neighbors":
-        return plus_minus(metric.value, metric.interval, digits=3)
-    # Intervals of distances are not symmetric.
-    return f"{number(metric.value)} [{interval(metric.interval, ', ', as_values=True)}]"
-
-
-def _sweep_legend(sweep: Sweep, objective: Objective) -> list[str]:
-    axis, best = sweep.axis, sweep.best(objective)
-    known = {name: each.known_null for name, each in sweep.points[0].result.metrics.items()}
+    axis, best, metrics = sweep.axis, sweep.best(objective), sweep.points[0].result.metrics
+    records = []
+    for point in sweep.points:
+        record = {cut(axis, 12): f"{point.setting:g}", "f1": f"{point.values['f1']:.3f}"}
+        for name in metrics:
+            metric = point.result.metrics.get(name)
+            if metric is None or metric.interval is None:
+                record[name] = number(None if metric is None else metric.value)
+            elif ALL_METRICS[name].kind == "neighbors":
+                record[name] = plus_minus(metric.value, metric.interval, digits=3)
+            else:  # intervals of distances are not symmetric
+                ends = interval(metric.interval, ", ", as_values=True)
+                record[name] = f"{number(metric.value)} [{ends}]"
+        records.append(record)
+    known = {name: each.known_null for name, each in metrics.items()}
     nulls = [f"{name} {number(null)}" for name, null in known.items() if null is not None]
     lines = [f"null: {', '.join(nulls)}"] * bool(nulls)
 
@@ -287,7 +277,8 @@ def _sweep_legend(sweep: Sweep, objective: Objective) -> list[str]:
     for point in sweep.points:
         for code in (item.code for item in point.result.notices if item.level == "warning"):
             points.setdefault(code, []).append(point)
-    return [*lines, *(f"warning [{code}]: at {at(found)}" for code, found in points.items())]
+    lines += [f"warning [{code}]: at {at(found)}" for code, found in points.items()]
+    return str(Table.of("", records, lines))
 
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:

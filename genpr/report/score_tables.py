@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import count_of, printable, some
 from genpr.evaluation.result import (
-    AlignmentSummary,
     EntitySummary,
     LabelSummary,
     Result,
@@ -155,8 +154,23 @@ def detail_tables(
     found: list[Table] = []
     if result.labels is not None:
         found += _label_tables(result.labels, most, few)
-    if result.alignment is not None:
-        found.append(_prompt_table(result.alignment, few))
+    if (ranked := result.alignment) is not None:
+        rows = [
+            [
+                each.image,
+                f"{each.rank:g}",
+                each.prompt,
+                f"{each.score:.3f}",
+                each.winner,
+                f"{each.winner_score:.3f}",
+            ]
+            for each in ranked.failures[:few]
+        ]
+        what = "listed are images that do not rank it first, or only tied"
+        lines = [f"rank: position of the image's own prompt among {ranked.pool:,}; {what}"]
+        lines += and_more(max(len(ranked.failures), ranked.n_failures) - len(rows))
+        heads = ["image", "rank", "its prompt", "cosine", "ranked first", "cosine"]
+        found.append(Table("Images that match another prompt better", heads, rows, lines, {0, 2, 4}))
     if result.entities is not None:
         found += _entity_tables(result.entities, most, few)
     if classes is not None:
@@ -196,22 +210,17 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
         *and_more(count - len(rows)),
         f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
         f"macro: all classes have equal weight; micro: each class is weighted by {weights}",
-        *(_CHANCE, *_left_out(scores)),
-        *label_lines(scores.origins, scores.unlabeled),
+        _CHANCE,
     ]
-    heads = ["class, worst first", "reals", "fakes", *metrics]
-    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines)
-
-
-def _left_out(scores: ClassScores) -> list[str]:
-    """Classes that were not scored, by reason, the largest first."""
+    # Classes that were not scored, by reason, the largest first.
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
-    lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
         sizes = [f"{cut(each.label, 30)} ({each.n_real:,} reals, {each.n_fake:,} fakes)" for each in group]
         need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
         lines.append(f"left out, {reason}{need}: {some(sizes, 5, longest=80)}")
-    return lines
+    lines += label_lines(scores.origins, scores.unlabeled)
+    heads = ["class, worst first", "reals", "fakes", *metrics]
+    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines)
 
 
 def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:
@@ -246,28 +255,6 @@ def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:
         Table.of("Classes, worst first", records, lines),
         Table("Most frequent confusions", heads, confusions, more, {0, 1}),
     ]
-
-
-def _prompt_table(found: AlignmentSummary, few: int) -> Table:
-    """The images that rank their own prompt lowest, with the prompt that they rank first."""
-    rows = [
-        [
-            each.image,
-            f"{each.rank:g}",
-            each.prompt,
-            f"{each.score:.3f}",
-            each.winner,
-            f"{each.winner_score:.3f}",
-        ]
-        for each in found.failures[:few]
-    ]
-    total = max(len(found.failures), found.n_failures)
-    lines = [
-        f"rank: position of the image's own prompt among {found.pool:,}; listed are images that do not rank it first, or only tied",
-        *and_more(total - len(rows)),
-    ]
-    heads = ["image", "rank", "its prompt", "cosine", "ranked first", "cosine"]
-    return Table("Images that match another prompt better", heads, rows, lines, {0, 2, 4})
 
 
 def _entity_tables(found: EntitySummary, most: int, few: int) -> list[Table]:
