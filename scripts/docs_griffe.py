@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
+from types import ModuleType
 from typing import Any
 
 import griffe
+
+# What genpr.integrations takes from other frameworks, whose imports would take most of the time of a build.
+STAND_INS = {
+    "torchmetrics": "Metric",
+    "torchmetrics.utilities": "dim_zero_cat",
+    "lightning.pytorch": "Callback",
+}
+sys.modules["lightning"] = ModuleType("lightning")
+for _name, _member in STAND_INS.items():
+    sys.modules[_name] = ModuleType(_name)
+    setattr(sys.modules[_name], _member, type(_member, (), {}))
 
 
 class OptionRecords(griffe.Extension):
