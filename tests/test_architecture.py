@@ -166,21 +166,23 @@ HEAVY = [
 ]
 
 
-def loaded_after(statement: str) -> list[str]:
-    """Heavy packages that are loaded after `statement` ran in a new interpreter."""
-    code = f"import sys\n{statement}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1].split()
+IMPORTS = """
+import genpr, genpr.checkpoints.rank, genpr.checkpoints.score_log
+assert loaded() <= set(), loaded()
+genpr.score; genpr.KNNManifold; import genpr.features.custom
+from genpr.features.networks import clip, timm_models, weight_free
+assert loaded() <= {"torch", "PIL"}, loaded()
+from genpr.features.networks import inception  # which uses blocks of torchvision
+assert loaded() <= {"torch", "PIL", "torchvision"}, loaded()
+import random; before = random.getstate(); genpr.html_report
+assert random.getstate() == before
+"""
 
 
-def test_import_is_light():
-    light = "import genpr, genpr.checkpoints.rank, genpr.checkpoints.score_log"
-    is_light = f"assert not {{*{HEAVY!r}}} & {{*sys.modules}}"
-    networks = "from genpr.features.networks import clip, timm_models, weight_free"
-    heavier = f"genpr.score; genpr.KNNManifold; import genpr.features.custom; {networks}"
-    assert {*loaded_after(f"{light}; {is_light}; {heavier}")} <= {"torch", "PIL"}
-    of_inception = loaded_after("from genpr.features.networks import inception")
-    assert {*of_inception} <= {"torch", "PIL", "torchvision"}, "whose blocks it uses"
+def test_imports_are_light_and_draw_no_random_number():
+    """In one new interpreter, from the lightest to the heaviest."""
+    code = f"import sys\ndef loaded(): return {{*{HEAVY!r}}} & {{*sys.modules}}\n{IMPORTS}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_typed_marker_and_license_exist():
@@ -225,5 +227,6 @@ for line in {lines!r}:
     heavy = [name for name in ("torch", "torchvision", "faiss", "scipy.stats", "matplotlib", "sklearn") if name in sys.modules]
     assert not heavy, (line, heavy)
     assert code in (0, 2, 3), (line, code)
-print()"""
-    assert {*loaded_after(code)} <= {"PIL", "scipy"}  # scipy.special, for quantiles
+assert {{*{HEAVY!r}}} & {{*sys.modules}} <= {{"PIL", "scipy"}}  # scipy.special, for quantiles
+"""
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

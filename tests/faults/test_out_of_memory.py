@@ -80,7 +80,7 @@ def counts(result):
 
 
 def test_search_that_runs_out_of_memory_at_any_step_gives_the_same_counts(rng, monkeypatch):
-    real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
+    real, fake = rng.normal(size=(2, 120, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
     whole, steps = Tiles.non_negative, 0
 
@@ -109,7 +109,7 @@ def test_search_that_runs_out_of_memory_at_any_step_gives_the_same_counts(rng, m
 
 def test_tiles_are_reduced_if_memory_is_insufficient(rng, monkeypatch):
     most = 300
-    real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
+    real, fake = rng.normal(size=(2, 90, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
     whole = engine.Tiles
 

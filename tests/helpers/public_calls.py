@@ -17,7 +17,7 @@ from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.modes import modes_of
 
 RNG = np.random.default_rng(0)
-REAL, FAKE = RNG.normal(5, 0.05, (2, 160, 16)).astype(np.float32)  # too many to be compared directly
+REAL, FAKE = RNG.normal(5, 0.05, (2, 80, 16)).astype(np.float32)
 SHARES = FAKE / FAKE.sum(1, keepdims=True)
 IMAGES = torch.from_numpy(RNG.integers(0, 256, (12, 3, 16, 16), dtype=np.uint8))
 
@@ -84,7 +84,7 @@ PUBLIC = {
     "frechet": lambda on, _: genpr.frechet_distance(Gaussian.from_features(REAL, **on), FAKE, **on),
     "frechet infinity": lambda on, _: frechet_infinity(REAL.repeat(5, 0), FAKE.repeat(5, 0), **on),
     "generator": lambda on, _: genpr.load_generator("genpr.demo:ShapesGenerator", **on).spec,
-    "held out": of_score(REAL[:80], FAKE, held_out=REAL[80:], metrics=["precision", "c_t"]),
+    "held out": of_score(REAL[:40], FAKE, held_out=REAL[40:], metrics=["precision", "c_t"]),
     "images": of_score(IMAGES, IMAGES.split(5), extractor="gabor"),
     "inception": lambda on, _: genpr.inception_score(SHARES, splits=2, **on),
     "kernel": lambda on, _: genpr.kernel_distance(REAL, FAKE, subsets=2, subset_size=20, **on),
@@ -95,7 +95,7 @@ PUBLIC = {
     "moments": lambda on, _: genpr.frechet_distance(Gaussian.from_moments(REAL[0], np.eye(16)), FAKE, **on),
     "panel": of_panel,
     "precision": lambda on, _: genpr.precision_recall(REAL, FAKE, k=3, **on),
-    "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(160), ks=[1], **on)),
+    "ranking": lambda on, _: dict(genpr.ranking_metrics((FAKE, REAL), range(80), ks=[1], **on)),
     "reconstruct": of_pairs,
     "sampler": lambda on, _: [*genpr.Sampler.of(ShapesGenerator(), n=4, **on).images(0.7)],
     "score": of_score(REAL, FAKE, metrics=["precision", "clipped_density", "witnessed_diversity", "fd"]),
