@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +14,6 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.storage import report_write_errors
-
-if TYPE_CHECKING:
-    pass
 
 SIZE = 64
 KINDS = ("disc", "square", "triangle", "star", "ring")

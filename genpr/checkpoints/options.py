@@ -56,6 +56,8 @@ class SamplerOptions:
     axis: str = option(
         "psi",
         "Name of the parameter of the generator that is varied, such as guidance. A rule applies psi instead of the generator.",
+        group="generator",
+        metavar="NAME",
     )
     rule: str | None = option(
         None,

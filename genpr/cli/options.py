@@ -288,7 +288,7 @@ def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return option_group(ScoreOptions, without={"held_out"})(follow_symlinks(labels(with_labels)))
 
 
-SHARED_WITH_SCORE = ("seed", "axis", "batch_size", "device")
+SHARED_WITH_SCORE = ("seed", "batch_size", "device")
 """Fields of `SamplerOptions` that a command sets from its other options."""
 
 
@@ -315,17 +315,14 @@ class GeneratorFlags(SamplerOptions):
     def check(self) -> None:
         """Refuse options that need a generator if there is none."""
         if self.generator is None:
-            needing = {"rule", "latent_dim", "image_range", "n", "psi", "axis_name", "checkpoint", "settings"}
-            refuse_given({*needing, "pattern"}, "needs --generator")
+            needing = {"rule", "latent_dim", "image_range", "n", "psi", "checkpoint", "settings", "pattern"}
+            refuse_given(needing, "needs --generator")
 
-    def sampling(self, options: ScoreOptions, axis: str) -> SamplerKeywords:
-        """Keyword arguments of the sampler, along an axis."""
-        own = {name: getattr(self, name) for name in ("rule", "latent_dim", "image_range")}
-        given = {name: getattr(options, name) for name in ("seed", "batch_size", "device")}
-        return cast("SamplerKeywords", {"axis": axis, **own, **given})
-
-
-AXIS = "Name of the parameter of the generator that is varied, such as guidance."
+    def sampling(self, options: ScoreOptions) -> SamplerKeywords:
+        """Keyword arguments of the sampler."""
+        own = {name: getattr(self, name) for name in ("axis", "rule", "latent_dim", "image_range")}
+        given = {name: getattr(options, name) for name in SHARED_WITH_SCORE}
+        return cast("SamplerKeywords", own | given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,12 +337,13 @@ class CheckpointFlags(GeneratorFlags):
         flag=("--psi", "--setting"),
         metavar="X",
     )
-    axis_name: str = option("psi", AXIS, group="generator", flag="--axis", metavar="NAME")
 
     def check(self) -> None:
         """Refuse wrong options before any image is drawn."""
         super().check()
-        if self.generator is not None:
+        if self.generator is None:
+            refuse_given({"axis"}, "needs --generator")
+        else:
             from genpr.checkpoints.generator import check_factory
 
             self.images_of(self.n or 2, ScoreOptions())(Path())
@@ -355,5 +353,4 @@ class CheckpointFlags(GeneratorFlags):
         """From a checkpoint to its `n` images."""
         from genpr.checkpoints.generator import CheckpointImages
 
-        keywords = self.sampling(options, self.axis_name)
-        return partial(CheckpointImages, str(self.generator), n=n, setting=self.psi, **keywords)
+        return partial(CheckpointImages, str(self.generator), n=n, setting=self.psi, **self.sampling(options))

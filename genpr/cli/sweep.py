@@ -14,7 +14,6 @@ import click
 from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import print_stderr
 from genpr.cli.options import (
-    AXIS,
     INPUT,
     SHARED_WITH_SCORE,
     SOURCE,
@@ -57,7 +56,6 @@ class SweepFlags(GeneratorFlags):
         flag=("--psi", "--settings"),
         metavar="LIST",
     )
-    varied: str = option("psi", AXIS, group="generator", flag="--axis", metavar="NAME")
     maximize: str = option(
         "f1", "Metric or F-score of which the best setting has the highest value.", metavar="NAME"
     )
@@ -113,7 +111,7 @@ def command(
     from genpr.report.compare_tables import sweep_table
     from genpr.report.files import write_sweep
 
-    objective, axis = Objective(flags.maximize, dict(flags.at_least)), flags.varied
+    objective, axis = Objective(flags.maximize, dict(flags.at_least)), flags.axis
     folder = None if flags.out is None else SweepFolder(flags.out)
 
     def print_setting(done: int, total: int, setting: float, result: Result) -> None:
@@ -127,7 +125,7 @@ def command(
         objective.check(evaluator.metrics)
         sources: Mapping[float, object] = dict(points)
         if flags.generator is not None:
-            sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **flags.sampling(options, axis))
+            sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **flags.sampling(options))
             sources = {setting: sampler.images(setting) for setting in settings}
         return sweep(evaluator, sources, axis=axis, folder=folder, progress=print_setting)
 

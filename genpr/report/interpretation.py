@@ -52,15 +52,11 @@ class Share:
         return Grade.NONE if self.value < _NONE and self.high < _SURELY_NONE else Grade.PART
 
     @property
-    def is_wide(self) -> bool:
-        """Whether the interval up to 1 is wider than 0.2."""
-        return min(self.high, 1.0) - self.low > _WIDE
-
-    @property
     def lost(self) -> str:
-        """The missing part: "about 33 %", or "between 34 % and 63 %" if the interval is wide."""
-        if self.is_wide:
-            return f"between {percent(1 - min(self.high, 1.0))} and {percent(1 - self.low)}"
+        """The missing part: "about 33 %", or "between 34 % and 63 %" if the interval up to 1 is wider than 0.2."""
+        high = min(self.high, 1.0)
+        if high - self.low > _WIDE:
+            return f"between {percent(1 - high)} and {percent(1 - self.low)}"
         return f"about {percent(1 - self.value)}"
 
 

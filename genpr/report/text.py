@@ -134,11 +134,6 @@ def head_lines(name: str) -> list[str]:
     return [first + underscore, rest] if underscore and len(name) > _MAX_HEAD else [name]
 
 
-def head_width(name: str) -> int:
-    """Columns of `head_lines`."""
-    return max(map(cell_len, head_lines(name)))
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table with explanations, for terminals and pages."""
@@ -183,7 +178,7 @@ class Table:
         parts: list[list[int]] = [[0]]
         room = left = WIDTH - min(_MAX_FIRST, max(map(cell_len, words), default=0))
         for index, (head, *column) in enumerate(columns[1:], start=1):
-            width = 2 + max(head_width(head), *map(cell_len, column))
+            width = 2 + max(map(cell_len, [*head_lines(head), *column]))
             if width > left and len(parts[-1]) > 1 and set(self.texts) == {0}:
                 parts.append([0])
                 left = room
