@@ -6,7 +6,6 @@ import pytest
 import torch
 from search_cases import (
     KINDS,
-    all_pairs,
     principal_directions,
     projection_of,
     random_directions,
@@ -15,7 +14,7 @@ from search_cases import (
 )
 from torch import Tensor
 
-from genpr.neighbors.bounds import basis_tolerance, represent, slack_factor, sq_norms_of
+from genpr.neighbors.bounds import basis_tolerance, slack_factor, sq_norms_of
 from genpr.neighbors.index import IndexedPoints, Projection
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
@@ -135,59 +134,6 @@ def test_residual_of_directions_counts_fully():
     _assert_bounds_hold(points, points)
 
 
-def _with_view(points: IndexedPoints, **tensors: Tensor) -> IndexedPoints:
-    changed = replace(points)
-    vars(changed)["coordinates"] = replace(points.coordinates, **tensors)
-    return changed
-
-
-def _with_slack(points: IndexedPoints, coordinates: Tensor, slack: Tensor) -> IndexedPoints:
-    half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
-    augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
-    return _with_view(points, augmented=augmented, half_floors=half_floors, slack=slack)
-
-
-def _without_residual(points: IndexedPoints) -> IndexedPoints:
-    return _with_view(points, residual=torch.zeros(len(points)).double())
-
-
-def _with_less_slack(points: IndexedPoints, divisor: float) -> IndexedPoints:
-    return _with_slack(points, points.coordinates.values, points.coordinates.slack / divisor)
-
-
-@pytest.mark.parametrize("d", [1, 2, 5, 64])
-@pytest.mark.parametrize("width", [None, 1, 3], ids=["all coordinates", "one direction", "three directions"])
-def test_slack_is_needed(d, width, rng):
-    if width is None:
-        features = torch.from_numpy(rng.normal(size=(200, d))).float()
-        points = projection_of(features).place(features)
-    else:
-        projection, features = _in_span(d, min(d, width), True, rng)
-        points = _without_residual(projection.place(features))
-    true = sq_distances(features, features)
-    lower, upper = _limits(*[_with_less_slack(points, 50)] * 2)
-    assert (lower > true).any()
-    assert (d, width) == (64, None) or (upper < true).any()
-
-
-def test_errors_that_slack_covers_occur(rng):
-    features = torch.from_numpy(rng.normal(size=(100, 1000))).float()
-    points = projection_of(features).place(features)
-    i, j = all_pairs(100, 100)
-    lower, upper = _limits(points, points, _one_term_after_the_other)
-    error = ((lower + upper) / 2 - sq_distances(features, features)).abs()[i, j]
-    share = error / (points.coordinates.slack[i] + points.coordinates.slack[j]) * points.projection.scale**2
-    assert 1e-3 < share.max() < 0.5
-
-
-@pytest.mark.parametrize("kind", ["all coordinates", "principal directions"])
-def test_slack_has_the_size_of_rounding_errors(kind, rng):
-    features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
-    points = projection_of(features, kind).place(features)
-    sq_norms = sq_norms_of(points.coordinates.values)
-    assert (points.coordinates.slack <= (2.1 * points.coordinates.width + 64) * 2.0**-24 * sq_norms).all()
-
-
 @kinds
 def test_outlier_does_not_increase_the_slack_of_other_rows(kind, rng):
     clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
@@ -198,13 +144,9 @@ def test_outlier_does_not_increase_the_slack_of_other_rows(kind, rng):
     after = replace(
         Projection.around(with_outlier), basis=projection.basis, centers=projection.centers
     ).place(with_outlier)
-    others = (torch.arange(500) != 7).nonzero()[:, 0]
-    zero = torch.zeros(1, dtype=torch.int64)
-
-    def gaps(points):
-        return points.sq_gap(others, _without_residual(points), zero)
-
-    assert (gaps(after) <= 1.5 * gaps(before)).all()
+    others = torch.arange(500) != 7
+    slacks = [points.coordinates.slack[others] / points.projection.scale**2 for points in (before, after)]
+    assert (slacks[1] <= 1.5 * slacks[0]).all()
     assert after.coordinates.slack[7] > 1e6 * after.coordinates.slack[others].max()
 
 
@@ -261,12 +203,8 @@ def test_nonorthonormal_basis_increases_slack(rng):
     assert basis_tolerance(basis) < 1e-12
     bent = basis * torch.linspace(1, 1 + 1e-3, 32)
     assert basis_tolerance(bent) >= torch.linalg.matrix_norm(bent.T @ bent - torch.eye(32), ord=2) > 1e-3
-    true = sq_distances(features, features)
     points = with_basis(projection, bent).place(features)
     _assert_bounds_hold(points, points)
-    naive = represent(features, projection.center, projection.scale, bent, basis_tolerance(basis))
-    points = _with_slack(points, naive.coordinates, naive.slack)
-    assert (_limits(points, points)[0] > true).any()
 
 
 def test_slack_is_infinite_beyond_proven_dimensions():

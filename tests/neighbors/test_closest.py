@@ -2,36 +2,13 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from search_cases import all_pairs, sq_distances
+from search_cases import sq_distances
 from torch import Tensor
 
-from genpr.neighbors import bounds
-from genpr.neighbors.bounds import bounds_of_pairs
+
 from genpr.neighbors.search import ClosestPairs, Pairs
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
-
-
-@cases
-def test_bounds_of_pairs_hold(case, rng):
-    x, y = map(torch.from_numpy, feature_cases.make(case))
-    true = sq_distances(x, y)
-    i, j = all_pairs(len(x), len(y))
-    few = torch.from_numpy(rng.integers(0, len(i), min(len(x), len(y)) // 2))
-    for index in (slice(None), few):
-        lower, upper = bounds_of_pairs(x, y, i[index], j[index])
-        assert (lower <= true[i[index], j[index]]).all()
-        assert (true[i[index], j[index]] <= upper).all()
-        assert upper.isfinite().all()
-
-
-def test_overflow_of_float32_squares_is_resolved_by_the_definition(monkeypatch):
-    x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
-    i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
-    monkeypatch.setattr(bounds, "bounds_by_product", lambda *_: None)
-    lower, upper = bounds_of_pairs(x, x, i, j)
-    assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
-    assert lower[1] < 2 < upper[1]
 
 
 def test_pairs_within_reach_of_either_row_are_kept():

@@ -1,14 +1,12 @@
 import weakref
 from dataclasses import replace
-from fractions import Fraction
 
 import feature_cases
 import numpy as np
 import oracle
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
 from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_of, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
@@ -16,7 +14,6 @@ from genpr.neighbors.counts import CrossCounts, cross_counts
 from genpr.neighbors.device_profile import CPU
 from genpr.neighbors.engine import Engine
 
-engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "rounded to float16"])
 cases = pytest.mark.parametrize("case", feature_cases.names())
@@ -78,13 +75,12 @@ def test_points_on_a_sphere_are_only_in_closed_balls(case, rng):
         _counts(x, y, of_real, of_fake, expected.sq, ties)
 
 
-@engines
 @kinds
-def test_without_radii_there_are_no_counts(engine, kind, rng):
+def test_without_radii_there_are_no_counts(kind, rng):
     x, y = place(*rng.normal(size=(2, 30, 4)).astype(np.float32), kind=kind)
-    counts = cross_counts(x, y, engine=engine)
+    counts = cross_counts(x, y)
     assert counts.real_balls_per_fake.shape == (0, 30)
-    counts = cross_counts(x, y, fake_sq_radii=sq_radii(y, [2]), engine=engine)
+    counts = cross_counts(x, y, fake_sq_radii=sq_radii(y, [2]))
     assert counts.fakes_per_real_ball.shape == (0, 30)
     assert counts.fake_balls_per_real.shape == (1, 30)
 
@@ -177,37 +173,3 @@ def test_dense_memberships_are_processed_in_portions(rng, set_sizes, monkeypatch
     assert sum(sizes) == 128 * 4000
     assert max(sizes) <= 10_000
     assert max(alive) <= 2  # what was counted is forgotten
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_integer_grids_agree_with_exact_fractions(data):
-    d = data.draw(st.integers(1, 4), label="d")
-    scale = Fraction(1, 2 ** data.draw(st.integers(0, 3), label="scale"))
-    rows = st.lists(st.tuples(*[st.integers(-3, 3)] * d), min_size=4, max_size=14)
-    real, fake = data.draw(rows, label="real"), data.draw(rows, label="fake")
-    k = data.draw(st.integers(1, min(len(real), len(fake)) - 1), label="k")
-    ties = data.draw(st.sampled_from(TIES), label="ties")
-    engine = data.draw(st.sampled_from([*ENGINES.values(), Engine(3, 2)]), label="engine")
-    kind = data.draw(st.sampled_from(SEARCH_KINDS), label="kind")
-
-    def sq(a, b):
-        return sum(((p - q) * scale) ** 2 for p, q in zip(a, b, strict=True))
-
-    def sq_radius(i):
-        return sorted(sq(real[i], real[j]) for j in range(len(real)) if j != i)[k - 1]
-
-    sets = (np.array(points, dtype=np.float32) * np.float32(scale) for points in (real, fake))
-    x, y = place(*sets, kind=kind)
-    radii = sq_radii(x, [k], engine=engine)
-    assert [Fraction(sq) for sq in radii[0].tolist()] == [sq_radius(i) for i in range(len(real))]
-    counts = cross_counts(x, y, real_sq_radii=radii, ties=ties, engine=engine)
-    inside = [
-        [
-            sq(query, real[i]) <= sq_radius(i) if ties == "closed" else sq(query, real[i]) < sq_radius(i)
-            for i in range(len(real))
-        ]
-        for query in fake
-    ]
-    assert counts.real_balls_per_fake[0].tolist() == [sum(row) for row in inside]
-    assert counts.fakes_per_real_ball[0].tolist() == [sum(column) for column in zip(*inside, strict=True)]

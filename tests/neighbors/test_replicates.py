@@ -21,7 +21,7 @@ from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSe
 from genpr.neighbors.search import Pairs
 
 CPU = torch.device("cpu")
-COUNT = 6
+COUNT = 4
 BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True))
 
 
@@ -70,12 +70,13 @@ class HalfTruth:
     def __init__(self, real: NDArray, fake: NDArray) -> None:
         self._cross = oracle.sq_distances(real, fake)
         self._within = {"real": to_others(real), "fake": to_others(fake)}
+        self._sorted = {side: np.sort(sq, axis=1) for side, sq in self._within.items()}
 
     def counts(self, each: CountRequest) -> list[int]:
         sq = self._cross if each.balls == "real" else self._cross.T
         if each.rows == "own":
             sq = self._within[each.balls]
-        kth = np.sort(self._within[each.balls], axis=1)[:, each.ball.k - 1]
+        kth = self._sorted[each.balls][:, each.ball.k - 1].copy()
         radii = sq_radii_of(each.ball, torch.from_numpy(kth)).numpy()
         inside = oracle.memberships(sq, radii, each.ties)
         if each.count == "pairs":
@@ -293,11 +294,6 @@ def test_every_row_is_equally_often_in_a_half():
 def test_bits_are_counted(p, rng):
     bits = torch.from_numpy(rng.integers(-(2**63), 2**63, (p, 2)))
     assert counted(bits).tolist() == unpacked(bits).sum(dim=0).tolist()
-
-
-def test_packing_round_trips(rng):
-    inside = torch.from_numpy(rng.random((9, 100)) < 0.5)
-    assert unpacked(packed(inside))[:, :100].tolist() == inside.tolist()
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])

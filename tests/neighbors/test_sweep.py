@@ -9,14 +9,14 @@ from torch import Tensor
 
 from genpr.distributed import Communicator
 from genpr.neighbors.distance import in_steps
-from genpr.neighbors.engine import Engine, Search, Tiles, Workers
+from genpr.neighbors.engine import Engine, Search, Workers
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.search import Pairs, row_blocks, sweep
 
 CPU = torch.device("cpu")
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 TILES = [Engine(7, 64), Engine(33, 20), Engine()]
-tile_sizes = pytest.mark.parametrize("engine", TILES, ids=["7 x 64", "33 x 20", "any"])
+searches = pytest.mark.parametrize(("kind", "engine"), [*zip(SEARCH_KINDS, TILES * 2, strict=True)])
 
 
 def _pairs_within(
@@ -61,16 +61,6 @@ def _assert_within(found: Tensor, true: Tensor, sq_reach: Tensor) -> None:
     assert (found | found.T)[expected.fill_diagonal_(False)].all()
 
 
-@pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
-def test_all_pairs_within_a_set_are_found_once(case, kind, engine, rng):
-    features, _ = feature_cases.make(case)
-    (points,) = place(features, kind=kind)
-    true = _true(case, "within")
-    sq_reach = _mixed_reaches(true, rng)
-    found = _collected(_pairs_within(points, sq_reach, ENGINES[engine]), len(points), len(points), true)
-    _assert_within(found, true, sq_reach)
-
-
 @kinds
 def test_ranks_together_find_all_pairs(kind, rng):
     torch.set_num_threads(1)  # as on a GPU, where what some tiles leave waits for the next
@@ -91,8 +81,13 @@ def test_ranks_together_find_all_pairs(kind, rng):
 
 
 @pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
-def test_all_pairs_between_sets_are_found_once(case, kind, engine, rng):
+def test_all_pairs_within_and_between_sets_are_found_once(case, kind, engine, rng):
     x, y = place(*feature_cases.make(case), kind=kind)
+    true = _true(case, "within")
+    sq_reach = _mixed_reaches(true, rng)
+    _assert_within(
+        _collected(_pairs_within(x, sq_reach, ENGINES[engine]), len(x), len(x), true), true, sq_reach
+    )
     true = _true(case, "between")
     reaches = _mixed_reaches(true, rng), _mixed_reaches(true.T, rng)
     found = _collected(_pairs_between(x, y, *reaches, ENGINES[engine]), len(x), len(y), true)
@@ -100,8 +95,7 @@ def test_all_pairs_between_sets_are_found_once(case, kind, engine, rng):
     assert not found[(reaches[0] == -torch.inf)[:, None] & (reaches[1] == -torch.inf)].any()
 
 
-@kinds
-@tile_sizes
+@searches
 def test_reach_of_one_set_may_be_empty(kind, engine, rng):
     x, y = place(_clusters(rng), _clusters(rng, 150), kind=kind)
     true = sq_distances(x.features, y.features)
@@ -124,8 +118,7 @@ def _clusters(rng: np.random.Generator, n: int = 200, d: int = 24) -> np.ndarray
     return (places[rng.integers(0, 6, n)] + rng.normal(size=(n, d))).astype(np.float32)
 
 
-@kinds
-@tile_sizes
+@searches
 def test_few_pairs_beyond_reach_are_found(kind, engine, rng):
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
@@ -137,8 +130,7 @@ def test_few_pairs_beyond_reach_are_found(kind, engine, rng):
     assert expected <= found.sum() <= (1.02 if in_all_coordinates else 15) * expected
 
 
-@kinds
-@tile_sizes
+@searches
 def test_infinite_reach_finds_all_pairs(kind, engine, rng):
     features = _clusters(rng, n=90)
     features[5] = 1e30
@@ -151,8 +143,7 @@ def test_infinite_reach_finds_all_pairs(kind, engine, rng):
     assert found.all()
 
 
-@kinds
-@tile_sizes
+@searches
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_sets_of_one_to_three_rows(kind, engine, n, rng):
     features = rng.normal(size=(n, 4)).astype(np.float32)
@@ -219,58 +210,13 @@ def test_blocks_partition_rows_and_each_is_in_one_cluster(kind, limit, rng):
         assert all(len(points.clusters.label[block].unique()) == 1 for block in blocks)
 
 
-class _LittleMemory:
-    """Tiles and their engine on a device with memory for few rows at a time."""
-
-    def __init__(self, most: int) -> None:
-        self._tiles, self.most, self.refused = Engine(32, 50).tiles(100, torch.device("cpu")), most, 0
-        self.rows, self.columns = self._tiles.rows, self._tiles.columns
-
-    def tiles(self, width: int, device: torch.device) -> Tiles:
-        return self
-
-    def check(self, count: int) -> None:
-        if count > self.most:
-            self.refused += 1
-            raise torch.cuda.OutOfMemoryError
-
-    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        self.check(len(right))
-        return self._tiles.non_negative(left, right)
-
-    def products(self, left: Tensor, right: Tensor) -> Tensor:
-        self.check(len(right))
-        return self._tiles.products(left, right)
-
-    def sq_gap(self, points: IndexedPoints, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
-        self.check(len(rows))
-        return points.coordinates.gap(rows, others.coordinates, columns) / points.projection.scale**2
-
-
-@pytest.mark.parametrize("kind", ["all coordinates", "rounded to float16"])
-@pytest.mark.parametrize("most", [1, 3, 20])
-def test_work_that_exceeds_memory_is_halved(kind, most, rng, monkeypatch, set_sizes):
-    set_sizes(max_pairs=33)
-    (points,) = place(_clusters(rng, n=130), kind=kind)
-    sq_reach, found = torch.linspace(20, 90, 130).double(), []
-    for engine in (_LittleMemory(most), _LittleMemory(1000)):
-        monkeypatch.setattr(IndexedPoints, "sq_gap", lambda *args, engine=engine: engine.sq_gap(*args))
-        pairs = Pairs.joined(_pairs_within(points, sq_reach.clone(), engine))
-        found.append(pairs.at((pairs.i * 130 + pairs.j).argsort()))
-        assert (engine.refused > 0) == (most == engine.most)
-    assert len(found[0]) > 500
-    assert torch.equal(found[0].i, found[1].i)
-    assert torch.equal(found[0].j, found[1].j)
-    torch.testing.assert_close(found[0].sq_lower, found[1].sq_lower, rtol=1e-4, atol=1e-2)
-
-
 def test_steps_that_exceed_memory_are_repeated():
-    tiles, done = _LittleMemory(3), []
-    in_steps(lambda part: (tiles.check(part.stop - part.start), done.extend(range(20)[part])), 20, 16, CPU)
+    done = []
+
+    def work(part):
+        if part.stop - part.start > 3:
+            raise torch.OutOfMemoryError
+        done.extend(range(20)[part])
+
+    in_steps(work, 20, 16, CPU)
     assert done == list(range(20))
-
-
-def test_memory_too_small_for_a_row_is_an_error(rng):
-    (points,) = place(_clusters(rng, n=50))
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        _pairs_within(points, torch.ones(50).double(), _LittleMemory(0))
