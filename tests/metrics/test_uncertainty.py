@@ -99,9 +99,9 @@ def test_replicates_on_a_gpu_equal_those_of_the_cpu(rng, gpu, ties):
     assert all(found[name].tolist() == replicates.tolist() for name, replicates in expected.items())
 
 
-def score(value: float, replicates: torch.Tensor, **changed) -> Resampled:
+def score(value: float, replicates, **changed) -> Resampled:
     known = {"n": 1000, "seed": 0, "n_real": 100, "real_identity": "abc"}
-    return Resampled(value, replicates, **{**known, **changed})
+    return Resampled(value, torch.as_tensor(replicates, dtype=torch.float64), **{**known, **changed})
 
 
 def test_scores_on_the_same_reals_are_compared_in_pairs(rng):
@@ -206,22 +206,14 @@ def test_f_beta_equals_scikit_learn(beta):
     assert f_beta(0.0, 0.0, beta) == nothing == 0
 
 
-def resampled(value, replicates, **changed):
-    known = {"n": 100, "seed": 0, "n_real": 100, "real_identity": "abc"}
-    return Resampled(value, torch.tensor(replicates, dtype=torch.float64), **{**known, **changed})
-
-
 def test_replicates_of_an_f_score_combine_equal_halves():
-    found = resampled_f_beta(
-        resampled(0.5, [0.4, 0.6, 0.0, 1.0], n=70), resampled(0.25, [0.2, 0.3, 0.0, 0.5]), 2.0
-    )
+    found = resampled_f_beta(score(0.5, [0.4, 0.6, 0.0, 1.0], n=70), score(0.25, [0.2, 0.3, 0.0, 0.5]), 2.0)
     assert found.value == f_beta(0.5, 0.25, 2.0)
     pairs = [(0.4, 0.2), (0.6, 0.3), (0.0, 0.0), (1.0, 0.5)]
     assert found.replicates.tolist() == [f_beta(*pair, 2.0) for pair in pairs]
-    assert found.replicates[2] == 0
     assert (found.n, found.n_real, found.real_identity) == (70, 100, "abc")
 
 
 def test_other_numbers_of_replicates_give_no_f_score():
     with pytest.raises(UsageError, match="of the same halves"):
-        resampled_f_beta(resampled(0.5, [0.4, 0.6]), resampled(0.5, [0.4, 0.6, 0.1, 0.2]), 1.0)
+        resampled_f_beta(score(0.5, [0.4, 0.6]), score(0.5, [0.4, 0.6, 0.1, 0.2]), 1.0)

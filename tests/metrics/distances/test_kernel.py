@@ -46,34 +46,22 @@ def cmmd_by_pairs(real, fake):
 
 
 @on_each_device
-def test_subsets_are_drawn_in_turn(device, rng):
-    real, fake = float32(rng.normal(size=(30, 4))), float32(rng.normal(0.4, 1, (25, 4)))
-    draws = np.random.RandomState(11)
-    values = []
-    for _ in range(6):
-        real_rows, fake_rows = draws.choice(30, 8, replace=False), draws.choice(25, 8, replace=False)
-        values.append(unbiased_by_pairs(real[real_rows], fake[fake_rows]))
-    distance = kernel_distance(real, fake, subsets=6, subset_size=8, seed=11, device=device)
-    assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
-    assert distance.std == pytest.approx(np.std(values), rel=1e-12)
-    assert distance.subset_size == 8
-
-
-@on_each_device
-@pytest.mark.parametrize(("tile", "at_once"), [(1, 100), (7, 100), (24, 100), (1024, 100), (7, 30)])
-def test_many_subsets_of_few_rows_equal_the_sums_over_pairs(tile, at_once, device, rng, monkeypatch):
-    """So many subsets are summed from the kernel of all rows, in tiles."""
+@pytest.mark.parametrize(
+    ("subsets", "tile", "at_once"),
+    [(6, 1024, 100), *((80, tile, 100) for tile in (1, 7, 24, 1024)), (80, 7, 30)],
+)
+def test_kid_equals_the_sums_over_pairs(subsets, tile, at_once, device, rng, monkeypatch):
+    """Subsets are drawn in turn; many of few rows are summed from the kernel of all rows, in tiles."""
     monkeypatch.setattr(blocks, "_TILE_ROWS", tile)
     monkeypatch.setattr(kernel, "_SUMMED_AT_ONCE", at_once)
     real, fake = float32(rng.normal(1, 1, (30, 4))), float32(rng.normal(1.4, 1, (25, 4)))
-    draws = np.random.RandomState(2020)
+    draws = np.random.RandomState(11)
     values = []
-    for _ in range(80):
+    for _ in range(subsets):
         real_rows, fake_rows = draws.choice(30, 8, replace=False), draws.choice(25, 8, replace=False)
         values.append(unbiased_by_pairs(real[real_rows], fake[fake_rows]))
-    distance = kernel_distance(real, fake, subsets=80, subset_size=8, device=device)
-    assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
-    assert distance.std == pytest.approx(np.std(values), rel=1e-12)
+    distance = kernel_distance(real, fake, subsets=subsets, subset_size=8, seed=11, device=device)
+    assert distance == pytest.approx((np.mean(values), np.std(values), 8), rel=1e-12)
 
 
 @on_each_device
@@ -106,16 +94,11 @@ class LargestTensor(TorchDispatchMode):
         return found
 
 
-def test_arrays_do_not_grow_with_the_number_of_subsets(rng):
+@pytest.mark.parametrize(("n", "subsets", "most"), [(40, 5000, 40 * 1000), (3000, 2, 3000 * 4)])
+def test_arrays_grow_neither_with_the_number_of_subsets_nor_with_all_pairs(n, subsets, most, rng):
     with LargestTensor() as largest:
-        kernel_distance(*rng.normal(size=(2, 40, 4)), subsets=5000, subset_size=8, device="cpu")
-    assert largest.elements == 40 * 1000
-
-
-def test_small_subsets_of_large_sets_do_not_take_all_pairs(rng):
-    with LargestTensor() as largest:
-        kernel_distance(*rng.normal(size=(2, 3000, 4)), subsets=2, subset_size=8, device="cpu")
-    assert largest.elements <= 3000 * 4
+        kernel_distance(*rng.normal(size=(2, n, 4)), subsets=subsets, subset_size=8, device="cpu")
+    assert largest.elements <= most
 
 
 # CMMD
@@ -144,36 +127,50 @@ def test_tile_size_does_not_matter(tile, rng, monkeypatch):
 # Bad input
 
 GOOD = np.random.default_rng(0).normal(size=(10, 4))
-NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
+SHARES = np.full((12, 4), 0.25)
+ZERO = np.where(np.arange(10)[:, None] == 7, 0, GOOD)
+INVALID = [
+    *((each, (GOOD, np.where(np.eye(10, 4) == 1, np.nan, GOOD)), "non-finite", "fake features must be finite")
+      for each in (kernel_distance, cmmd, frechet_distance)),
+    *((each, (GOOD, GOOD[:, :3]), "width-mismatch", "real has 4 features per image but fake has 3")
+      for each in (kernel_distance, cmmd, frechet_distance)),
+    *((each, sides, "too-few", f"{name}.* at least 2 rows, found 1")
+      for each in (kernel_distance, cmmd, frechet_distance)
+      for name, sides in (("real", (GOOD[:1], GOOD)), ("fake", (GOOD, GOOD[:1])))),
+    (cmmd, (GOOD, ZERO), "zero-row", r"row 7 of fake .* all zeros"),
+    (inception_score, (SHARES[0],), "feature-shape", "probabilities must be a 2-D array"),
+    (inception_score, (np.where(np.eye(12, 4) == 1, np.nan, SHARES),), "non-finite", "must be finite"),
+    (inception_score, (SHARES[:1],), "too-few", "probabilities needs at least 2 rows"),
+    (inception_score, (SHARES * 1.01,), "not-probabilities", "sum to 1"),
+    (inception_score, (SHARES + np.eye(12, 4, -3),), "not-probabilities", "sum to 1"),
+    (vendi_score, (GOOD[0],), "feature-shape", "features"),
+    (vendi_score, (np.where(np.eye(10, 4) == 1, np.inf, GOOD),), "non-finite", "features"),
+    (vendi_score, (GOOD[:1],), "too-few", "features"),
+    (vendi_score, (ZERO,), "zero-row", "features"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [kernel_distance, cmmd, frechet_distance])
-@pytest.mark.parametrize(
-    ("real", "fake", "code", "message"),
-    [
-        (GOOD, NAN, "non-finite", "fake features must be finite"),
-        (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
-        (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
-        (GOOD, GOOD[:1], "too-few", "fake.* at least 2 rows, found 1"),
-    ],
-)
-def test_invalid_features_are_errors(function, real, fake, code, message):
-    with raising(FeatureError, code, message):
-        function(real, fake)
-
-
-def test_row_of_zeros_has_no_direction(monkeypatch):
+@pytest.mark.parametrize(("function", "sets", "code", "message"), INVALID, ids=range(len(INVALID)))
+def test_invalid_features_and_probabilities_are_errors(function, sets, code, message, monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", 12)
-    zero = GOOD.copy()
-    zero[7] = 0
-    with raising(FeatureError, "zero-row", r"row 7 of fake .* all zeros"):
-        cmmd(GOOD, zero)
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 8)
+    with raising(FeatureError, code, message):
+        function(*sets)
 
 
-@pytest.mark.parametrize("options", [{"subsets": 0}, {"subset_size": 1}, {"seed": 2**32}])
-def test_invalid_options_are_errors(options):
-    with raising(UsageError, "bad-option", f"{next(iter(options))} must be an integer"):
-        kernel_distance(GOOD, GOOD, **options)
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        *((kernel_distance, {name: value}, f"{name} must be an integer")
+          for name, value in (("subsets", 0), ("subset_size", 1), ("seed", 2**32))),
+        (inception_score, {"splits": 13}, "12 images cannot be cut into 13 splits"),
+        (inception_score, {"split_size": 0}, "split_size must be an integer"),
+        (inception_score, {"seed": 0.5}, "seed must be an integer"),
+    ],
+)  # fmt: skip
+def test_invalid_options_are_errors(function, options, message):
+    with raising(UsageError, "bad-option", message):
+        function(*[SHARES] * (1 + (function is kernel_distance)), **options)
 
 
 def softmax(logits):
@@ -228,38 +225,6 @@ def test_block_size_does_not_matter(elements, rng, monkeypatch):
     assert (vendi_score(few), vendi_score(many)) == pytest.approx(expected[1:], rel=1e-12)
 
 
-SHARES = np.full((12, 4), 0.25)
-
-
-@pytest.mark.parametrize(
-    ("bad", "code", "message"),
-    [
-        (SHARES[0], "feature-shape", "probabilities must be a 2-D array"),
-        (np.where(np.eye(12, 4) == 1, np.nan, SHARES), "non-finite", "must be finite"),
-        (SHARES[:1], "too-few", "probabilities needs at least 2 rows"),
-        (SHARES * 1.01, "not-probabilities", "sum to 1"),
-        (SHARES + np.eye(12, 4, -3), "not-probabilities", "sum to 1"),
-    ],
-)
-def test_invalid_probabilities_are_errors(bad, code, message, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 8)
-    with raising(FeatureError, code, message):
-        inception_score(bad)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"splits": 13}, "12 images cannot be cut into 13 splits"),
-        ({"split_size": 0}, "split_size must be an integer"),
-        ({"seed": 0.5}, "seed must be an integer"),
-    ],
-)
-def test_invalid_options_of_fakes_only_metrics_are_errors(options, message):
-    with pytest.raises(UsageError, match=message):
-        inception_score(SHARES, **options)
-
-
 def vendi_by_definition(features):
     unit = features.astype(float) / np.linalg.norm(features.astype(float), axis=1)[:, None]
     values = np.linalg.eigvalsh(unit @ unit.T / len(unit))
@@ -270,20 +235,3 @@ def vendi_by_definition(features):
 def test_vendi_score_of_either_matrix_equals_the_definition(n, d, rng):
     features = rng.normal(0.3, 1, (n, d)).astype(np.float32)
     assert vendi_score(features) == pytest.approx(vendi_by_definition(features), rel=1e-9)
-
-
-ROWS = np.random.default_rng(0).normal(size=(10, 4))
-
-
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (ROWS[0], "feature-shape"),
-        (np.where(np.eye(10, 4) == 1, np.inf, ROWS), "non-finite"),
-        (ROWS[:1], "too-few"),
-        (np.where(np.arange(10)[:, None] == 3, 0, ROWS), "zero-row"),
-    ],
-)
-def test_invalid_features_of_vendi_are_errors(bad, code):
-    with raising(FeatureError, code, "features"):
-        vendi_score(bad)

@@ -59,14 +59,10 @@ def test_values_equal_hand_computed_ones(sets, k, ties, expected):
 def test_every_count_equals_the_oracle(case, ties):
     real, fake = feature_cases.make(case)
     for k in (3, 5):
-        assert manifold_metrics(real, fake, k=k, ties=ties) == oracle.manifold_metrics(real, fake, k, ties)
-
-
-@pytest.mark.parametrize("case", feature_cases.names())
-def test_counts_are_equivariant_to_permutations_of_rows(case, rng):
-    real, fake = feature_cases.make(case)
-    counts, order = KNNManifold.fit(real).count(fake), rng.permutation(len(fake))
-    assert KNNManifold.fit(rng.permutation(real)).count(fake[order]).tolist() == counts[order].tolist()
+        expected = oracle.manifold_metrics(real, fake, k, ties)
+        assert manifold_metrics(real, fake, k=k, ties=ties) == expected
+        counts = KNNManifold.fit(real, k=k, ties=ties).count(fake)
+        assert (int((counts > 0).sum()) / len(fake), int(counts.sum()) / (k * len(fake))) == expected[::2]
 
 
 def test_f_score_is_the_weighted_harmonic_mean():
@@ -115,14 +111,14 @@ class TestKNNManifold:
             manifold.balls = None
 
 
-class TestRealSide:
-    def test_unfitted_ks_are_errors(self, rng):
-        side = Neighborhood.from_features(torch.from_numpy(rng.normal(size=(20, 3))).float(), [BallKind(3)])
-        with raising(UsageError, "k-not-fitted", "k = 5 was not fitted, only k = 3"):
-            memberships_of(side, rng.normal(size=(20, 3)), ks={"density": 5})
-
-
 GOOD = np.random.default_rng(0).normal(size=(20, 3))
+
+
+def test_unknown_metrics_and_unfitted_ks_are_errors():
+    side = Neighborhood.from_features(torch.from_numpy(GOOD).float(), [BallKind(3)])
+    for ks, code in (({"f1": 3}, "unknown-metric"), ({"density": 5}, "k-not-fitted")):
+        with raising(UsageError, code):
+            ball_scores(side, GOOD, ks=ks)
 
 
 @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
@@ -176,11 +172,10 @@ def _state():
     )
 
 
-@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_global_state_is_unchanged(precision, rng):
+def test_global_state_is_unchanged(rng):
     real, fake = rng.normal(5, 0.05, (2, 80, 32))
     plain = manifold_metrics(real, fake)
-    torch.set_float32_matmul_precision(precision)
+    torch.set_float32_matmul_precision("medium")
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(True)
     try:

@@ -1,5 +1,5 @@
 import math
-from typing import NamedTuple
+from dataclasses import replace
 
 import ball_metric_oracle
 import numpy as np
@@ -30,39 +30,13 @@ def fitted(real, ks, *, ties="closed", intervals=True, seed=0):
     return NeighborMetrics(features, ks=ks, ties=ties, intervals=intervals, seed=seed, device=CPU)
 
 
-class Found(NamedTuple):
-    """A value, its null and variant, and the reason for a missing interval."""
-
-    value: float | None
-    null: float | None = None
-    source: str | None = None
-    replicates: torch.Tensor | None = None
-    n: int | None = None
-    lack: str | None = None
-
-
-def values_of(side, fake):
-    found = side.score(torch.from_numpy(np.asarray(fake, np.float32)))
-    values = {}
-    for name, value in found.values.items():
-        facts = ()
-        if value is not None:
-            halves = None if value.replicates is None else torch.tensor(value.replicates, dtype=torch.float64)
-            facts = value.null, value.null_source, halves, value.n_counted
-        values[name] = Found(None if value is None else value.value, *facts)._replace(
-            lack=found.missing_intervals.get(name)
-        )
-    return values
+def scored(real, fake, ks, **options):
+    return fitted(real, ks, **options).score(torch.from_numpy(np.asarray(fake, np.float32)))
 
 
 def score(real, fake, ks, **options):
-    return values_of(fitted(real, ks, **options), fake)
-
-
-def plain(value):
-    """A comparable form of a value; tensors cannot be compared by ==."""
-    replicates = None if value.replicates is None else value.replicates.tolist()
-    return value.value, value.null, value.source, replicates, value.n
+    """Values by metric, None where undefined."""
+    return scored(real, fake, ks, **options).values
 
 
 def integers(rng, n, center=0):
@@ -76,7 +50,7 @@ def off_center(rng):
 
 @pytest.mark.parametrize("name", KS)
 def test_values_do_not_depend_on_other_requested_metrics(name, off_center, all_values):
-    assert plain(score(*off_center, {name: KS[name]})[name]) == all_values[name]
+    assert score(*off_center, {name: KS[name]})[name] == all_values[name]
 
 
 @pytest.fixture(scope="module")
@@ -84,29 +58,20 @@ def all_values():
     rng = np.random.default_rng(0)  # as off_center
     found = score(3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4)), KS)
     assert tuple(found) == tuple(KS)
-    return {name: plain(value) for name, value in found.items()}
+    return found
 
 
 @pytest.mark.parametrize("ties", TIES)
 def test_every_metric_uses_its_ties_and_k(rng, ties):
     real, fake = integers(rng, 44), integers(rng, 37, 1)
-    ks = SMALL | {
-        "precision": 4,
-        "recall": 1,
-        "density": 3,
-        "coverage": 5,
-        "clipped_density": 3,
-        "witnessed_diversity": 5,
-    }
+    ks = SMALL | {"precision": 4, "recall": 1, "density": 3, "coverage": 5, "clipped_density": 3}
+    ks["witnessed_diversity"] = 5
     found = score(real, fake, ks, ties=ties, intervals=False)
     pair = Pair.of(real, fake, ties)
     expected = {
         k: (ball_metric_oracle.values(pair, k), ball_metric_oracle.nulls(pair, k)) for k in {*ks.values()}
     }
-    null = (
-        found["calibrated_recall"].value
-        and score(real, fake, {"recall": 2}, ties=ties, intervals=False)["recall"].null
-    )
+    null = score(real, fake, {"recall": 2}, ties=ties, intervals=False)["recall"].null
     expected[2][0]["calibrated_recall"] = expected[2][0]["recall"] / null
     assert {name: value.value for name, value in found.items()} == pytest.approx(
         {name: expected[k][0][name] for name, k in ks.items()}, abs=1e-12
@@ -115,7 +80,9 @@ def test_every_metric_uses_its_ties_and_k(rng, ties):
         if name in expected[k][1]:
             assert found[name].null == pytest.approx(expected[k][1][name], abs=1e-12), name
     shares = {"real": 44, "fake": 37, "both": 81}
-    assert {name: value.n for name, value in found.items()} == {name: shares[BALLS[name].over] for name in ks}
+    assert {name: each.n_counted for name, each in found.items()} == {
+        name: shares[BALLS[name].over] for name in ks
+    }
 
 
 class TestNullOfRecall:
@@ -128,7 +95,7 @@ class TestNullOfRecall:
         )
         for m in (50, 51, 90):
             found = score(real, rng.normal(size=(m, 8)), {"recall": 2}, intervals=False)["recall"]
-            assert (found.null, found.source) == (covered_by_others, "leave-one-out")
+            assert (found.null, found.null_source) == (covered_by_others, "leave-one-out")
 
     @pytest.mark.parametrize("m", [7, 30])
     def test_null_with_fewer_fakes_than_reals(self, rng, m):
@@ -172,12 +139,10 @@ class TestNullOfRecall:
 
 class TestIntervals:
     def test_resampled_metrics_have_replicates(self, all_values, off_center):
-        lengths = {name: len(value[3]) for name, value in all_values.items() if value[3] is not None}
+        lengths = {name: len(each.replicates) for name, each in all_values.items() if each.replicates}
         assert lengths == dict.fromkeys(RESAMPLED, 100)
-        without = score(*off_center, KS, intervals=False)
-        assert {value.replicates for value in without.values()} == {None}
-        for name, value in without.items():
-            assert plain(value)[:3] == all_values[name][:3]
+        for name, value in score(*off_center, KS, intervals=False).items():
+            assert value == replace(all_values[name], interval=None, replicates=None)
 
     @pytest.mark.parametrize(("n", "m"), [(57, 44), (40, 66)])
     @pytest.mark.parametrize("ties", TIES)
@@ -213,8 +178,8 @@ class TestIntervals:
                     expected[name], abs=1e-12
                 )
         for name, pair in lesser.items():  # of two metrics, not of two values of each half
-            replicates = [every[each].replicates for each in pair]
-            assert torch.equal(every[name].replicates, lower_part(*replicates))
+            replicates = [torch.tensor(every[each].replicates, dtype=torch.float64) for each in pair]
+            assert list(every[name].replicates) == lower_part(*replicates).tolist()
 
     def test_replicates_of_witnessed_diversity_are_of_the_part_that_is_lower(self, off_center):
         real, fake = (features.astype(np.float32) for features in off_center)
@@ -230,30 +195,20 @@ class TestIntervals:
             for half in range(100)
         ]
         expected = lower_part(*torch.tensor(parts, dtype=torch.float64).T)
-        assert found.replicates.tolist() == pytest.approx(expected.tolist(), abs=1e-12)
+        assert found.replicates == pytest.approx(expected.tolist(), abs=1e-12)
         assert max(found.replicates) > 1, "not limited to 1"
 
     @pytest.mark.parametrize(
         ("n", "m", "none"),
-        [
-            (60, 60, set()),
-            (42, 45, set()),
-            (41, 60, {20}),
-            (60, 41, {20}),
-            (11, 30, {5}),
-            (30, 11, {5}),
-        ],
+        [(60, 60, {}), (42, 45, {}), (41, 60, {20}), (60, 41, {20}), (11, 30, {5}), (30, 11, {5})],
     )
     def test_sets_with_too_small_halves_have_no_intervals(self, rng, n, m, none):
         """A ball of k neighbors needs k + 1 images: halves of 21 for k = 20, of 6 for k = 5, of 4 for k = 3."""
         ks = {name: k for name, k in KS.items() if name in RESAMPLED and k < min(n, m)}
-        found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
-        assert {name for name, value in found.items() if value.lack == "images"} == {
-            name for name, value in found.items() if value.replicates is None
-        }
-        expected = {name for name, k in ks.items() if k not in none}
-        assert {name for name, value in found.items() if value.replicates is not None} == expected
-        assert all(value.value is not None for value in found.values())
+        found = scored(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
+        without = {name for name, value in found.values.items() if value.replicates is None}
+        assert without == {name for name, k in ks.items() if k in none}
+        assert found.missing_intervals == dict.fromkeys(without, "images")
 
     def test_density_of_concentrated_fakes_has_no_interval(self, rng):
         real, fake = rng.normal(size=(200, 16)), rng.normal(size=(150, 16))
@@ -265,13 +220,11 @@ class TestIntervals:
 
     def test_insufficient_memory_loses_only_intervals(self, off_center, all_values, monkeypatch):
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
-        found = score(*off_center, KS)
-        assert {value.replicates for value in found.values()} == {None}
-        assert {name: value.value for name, value in found.items()} == {
-            name: value[0] for name, value in all_values.items()
-        }
-        assert {name for name, value in found.items() if value.lack == "memory"} == set(RESAMPLED)
-        assert {value.lack for value in score(*off_center, KS, intervals=False).values()} == {None}
+        found = scored(*off_center, KS)
+        assert {value.replicates for value in found.values.values()} == {None}
+        assert all(each.value == all_values[name].value for name, each in found.values.items())
+        assert found.missing_intervals == dict.fromkeys(RESAMPLED, "memory")
+        assert not scored(*off_center, KS, intervals=False).missing_intervals
 
 
 class TestScans:
@@ -296,16 +249,16 @@ class TestScans:
         assert 0.1 < found.value < 0.9
         partner = own.argmin(axis=1)
         assert found.null == pytest.approx(1 - np.mean(partner[partner] == np.arange(48)))
-        assert (found.source, found.replicates) == ("leave-one-out", None)
+        assert (found.null_source, found.replicates) == ("leave-one-out", None)
 
     def test_undefined_metrics_have_no_value(self, rng):
         real = rng.normal(size=(40, 3))
-        assert score(real, real[:30] + 100, {"rarity": 3})["rarity"].value is None
-        assert score(real, real, {"realism": 3})["realism"].value is None, "infinite for copies"
-        assert score(real, np.repeat(real[:1], 30, axis=0), {"realism": 3})["realism"].value is None
+        assert score(real, real[:30] + 100, {"rarity": 3})["rarity"] is None
+        assert score(real, real, {"realism": 3})["realism"] is None, "infinite for copies"
+        assert score(real, np.repeat(real[:1], 30, axis=0), {"realism": 3})["realism"] is None
         equal = np.ones((30, 2))
         for name, value in score(equal, equal, KS).items():
-            assert value.value is None or math.isfinite(value.value), name
+            assert value is None or math.isfinite(value.value), name
 
 
 class CountingTiles(Tiles):
@@ -348,5 +301,5 @@ class TestWork:
         assert CountingTiles.counted == fit
         for _ in range(2):
             CountingTiles.counted = 0
-            values_of(side, rng.normal(size=(self.M, 4)))
+            side.score(torch.from_numpy(rng.normal(size=(self.M, 4))).float())
             assert CountingTiles.counted == count

@@ -100,14 +100,6 @@ def test_calibration_inverts_the_curve(n, m, k):
     assert halfway == pytest.approx((m // 2 + 0.5) / m, abs=1e-9)
 
 
-def test_calibration_is_near_the_published_step_function():
-    n, m, k = 300, 200, 5
-    curve = clipped_coverage_curve(n, np.arange(m + 1), k)
-    raw = np.linspace(0, curve[-1], 777)
-    steps = np.searchsorted(curve, raw) / (m + 1)
-    assert np.abs(calibrated_clipped_coverage(raw, n, m, k) - steps).max() <= 2 / m
-
-
 def _in_degrees(points, k):
     sq, sq_radii = _neighbors(points, k)
     return (sq <= sq_radii[:, None]).sum(axis=0)
