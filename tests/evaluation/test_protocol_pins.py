@@ -27,33 +27,16 @@ def pixels(rng):
     return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((24, 256), (30, 200))]
 
 
-NONE, CLOSED_3, STRICT_5 = (set(), "closed"), ({3}, "closed"), ({5}, "strict")
+NONE, CLOSED_3, STRICT_5, BOTH = (set(), "closed"), ({3}, "closed"), ({5}, "strict"), ({3, 5}, "closed")
 FREE, LARGE = (None, None), (50_000, 50_000)
 PR, COUNTS = "precision recall", "precision recall density coverage"
+CALIBRATED = "calibrated_precision calibrated_recall"
 
 
 @pytest.mark.parametrize(
-    (
-        "name",
-        "metrics",
-        "counted",
-        "extractor",
-        "needed",
-        "most",
-        "rows",
-        "free",
-    ),  # counted: k, ties
+    "name, metrics, counted, extractor, needed, most, rows, free",  # counted: k, ties
     [
-        (
-            "genpr",
-            f"calibrated_precision calibrated_recall {COUNTS}",
-            ({3, 5}, "closed"),
-            "inception",
-            FREE,
-            FREE,
-            None,
-            "extractor metrics k ties",
-        ),
+        ("genpr", f"{CALIBRATED} {COUNTS}", BOTH, "inception", FREE, FREE, None, "extractor metrics k ties"),
         ("kynkaanniemi2019", "precision recall", CLOSED_3, "vgg16", (50_000, 50_000), FREE, None, ""),
         ("adm", "precision recall fid sfid is", CLOSED_3, "inception", (10_000, 50_000), FREE, None, ""),
         ("mar", "precision recall fid is", CLOSED_3, "inception", (10_000, 50_000), FREE, None, ""),
@@ -87,22 +70,14 @@ def test_protocols_pin_the_published_settings(name, metrics, counted, extractor,
 @pytest.mark.parametrize(
     ("metric", "space", "better"),
     [
-        *((name, None, "higher") for name in DEFAULT_METRICS),
-        ("fid", "inception", "lower"),
+        *((name, None, "higher") for name in (*DEFAULT_METRICS, "vendi")),
+        *((name, "inception", "lower") for name in ("fid", "kid")),
         ("sfid", "inception-spatial", "lower"),
-        ("kid", "inception", "lower"),
         ("fd_dinov2", "dinov2-vitl14", "lower"),
         ("cmmd", "clip-vit-l-14-336", "lower"),
-        ("fd", None, "lower"),
-        ("fd_infinity", None, "lower"),
-        ("kd", None, "lower"),
-        ("mind", None, "lower"),
+        *((name, None, "lower") for name in ("fd", "fd_infinity", "kd", "mind")),
         ("is", "inception-softmax", "higher"),
-        ("vendi", None, "higher"),
-        ("nn_accuracy", None, "at null"),
-        ("rarity", None, "at null"),
-        ("authenticity", None, "at null"),
-        ("c_t", None, "at null"),
+        *((name, None, "at null") for name in ("nn_accuracy", "rarity", "authenticity", "c_t")),
     ],
 )
 def test_metrics_use_the_features_of_their_definition(metric, space, better):
