@@ -18,7 +18,7 @@ from genpr.features.networks.inception import InceptionNetwork
 
 
 def replaced_inception(folder: Path) -> Iterator[Path]:
-    """Within this generator the catalog knows a random Inception; gives its weights file."""
+    """Within this generator the catalog knows a random Inception, and each network is built once; gives its weights file."""
     path = folder / INCEPTION_2015.name
     with torch.device("meta"):
         shapes = InceptionNetwork().state_dict()
@@ -29,8 +29,16 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
         name: replace(item, weights=entry) if item.weights is INCEPTION_2015 else item
         for name, item in registry.BUILT_IN.items()
     }
+    build, built = registry._built, {}
+
+    def build_once(names, first, read, device):
+        key = (*names, str(device))
+        built[key] = built.get(key) or build(names, first, read, device)
+        return built[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "BUILT_IN", MappingProxyType(known))
+        patch.setattr(registry, "_built", build_once)
         yield path
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,13 +53,22 @@ def test_results_of_the_same_reals_are_compared(scores):
         ({"ties": "strict"}, "ties of precision is strict in other and closed in good"),
     ],
 )
-def test_different_recipe_is_an_error_that_names_the_difference(scores, real, options, what):
+def test_other_recipe_is_an_error_that_names_the_difference_unless_forced(
+    scores, real, options, what, tmp_path, capsys
+):
     other = genpr.score(real, real[::-1] * 0.9, **options)
     assert other.fingerprint != scores["good"].fingerprint
     with raising(DataError, "not-alike", what):
         compare({"good": scores["good"], "other": other})
     forced = compare({"good": scores["good"], "other": other}, force=True)
     assert any(what in difference for difference in forced.differences)
+    files = [str(tmp_path / name) for name in ("good.json", "other.json")]
+    for path, scored in zip(files, (scores["good"], other), strict=True):
+        Path(path).write_text(scored.to_json())
+    assert run(["compare", *files]) == 3
+    assert what in capsys.readouterr().err
+    assert run(["compare", *files, "--force"]) == 0
+    assert f"not scored alike: {what.split(' is ')[0]}" in capsys.readouterr().out
 
 
 def test_different_reals_and_numbers_are_errors_that_name_the_difference(scores, real):
@@ -87,16 +97,6 @@ def test_metrics_are_compared_where_both_have_them(scores, real):
     assert compare({"good": scores["good"], "part": part}).metrics == ("recall", "coverage")
     with raising(DataError, "no-common-metric"):
         compare({"part": part, "other": genpr.score(real, real, metrics=["density"])})
-
-
-def test_compare_exits_with_3_unless_forced(scores, real, tmp_path, capsys):
-    (tmp_path / "good.json").write_text(scores["good"].to_json())
-    (tmp_path / "other.json").write_text(genpr.score(real, real, k=4).to_json())
-    arguments = ["compare", str(tmp_path / "good.json"), str(tmp_path / "other.json")]
-    assert run(arguments) == 3
-    assert "k of precision is 4 in other and 3 in good" in capsys.readouterr().err
-    assert run([*arguments, "--force"]) == 0
-    assert "not scored alike: k of precision" in capsys.readouterr().out
 
 
 def by_hand(one, other, metric, *, paired):
@@ -155,13 +155,8 @@ def test_differences_are_distinguishable_if_the_interval_excludes_zero(scores):
     assert recall.interval.high < 0 < density.interval.low
 
 
-LABELS = result.LabelSummary(
-    "knn",
-    5,
-    (result.LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),),
-    (result.Confusion("cat", "dog", 7),),
-    ("f1 of cat",),
-)
+ROWS = (result.LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),), (result.Confusion("cat", "dog", 7),)
+LABELS = result.LabelSummary("knn", 5, *ROWS, ("f1 of cat",))
 ALIGNMENT = result.AlignmentSummary(100, 12, 1, (result.Misranked("a.png", "a cat", 3.5, 0.2, "a dog", 0.3),))
 ENTITIES = result.EntitySummary(
     4, (result.EntityRow("cat", 3, 2, None),), (result.Unreadable("a.png", "prose", "I see"),)
@@ -172,16 +167,9 @@ def ranked(hits, seed=0):
     """A metric like those of `genpr align`."""
     values = torch.as_tensor(hits, dtype=torch.float64)
     replicates = halved(lambda weights: weights @ values / weights.sum(dim=1), len(values), seed=seed)
-    interval = interval_of(float(values.mean()), replicates, n=len(values))
-    return MetricValue(
-        float(values.mean()),
-        None,
-        interval=(interval.low, interval.high),
-        replicates=tuple(replicates.tolist()),
-        n_counted=len(values),
-        chance=0.01,
-        pool=100,
-    )
+    end = interval_of(float(values.mean()), replicates, n=len(values))
+    facts = {"interval": (end.low, end.high), "replicates": tuple(replicates.tolist())}
+    return MetricValue(float(values.mean()), None, n_counted=len(values), chance=0.01, pool=100, **facts)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,4 @@
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from raising import raising
 from genpr import Evaluator, score, score_panel
 from genpr.cli.main import run
 from genpr.errors import UsageError
-from genpr.evaluation import protocols
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.registry import canonical_name, load_extractor, parse_name
 from genpr.features.representations import FDR6, frechet_ratios
@@ -95,14 +93,13 @@ class Projection:
 
 
 @pytest.fixture
-def small_fdr6(monkeypatch, tmp_path):
+def small_fdr6(change_protocol, tmp_path):
     """The protocol with six random projections, and these by name, as functions to (n, 4) float64 features."""
     code = [FACTORY, *(f"def of_{seed}():\n    return Projection({seed})\n" for seed in range(6))]
     path = tmp_path / "six.py"
     path.write_text("\n".join(code))
     panel = {name: f"{path}:of_{seed}" for seed, name in enumerate(PUBLISHED)}
-    changed = replace(find_protocol("fdr6"), panel=panel, prepare=None)
-    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "fdr6": changed})
+    change_protocol("fdr6", panel=panel, prepare=None)
     return {name: load_extractor(each, device="cpu") for name, each in panel.items()}, panel
 
 

@@ -1,7 +1,6 @@
 """Panels: several extractors in one run give the values of separate runs, and decode each image once."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ from raising import raising
 
 import genpr
 from genpr.errors import ResourceError, UsageError
-from genpr.evaluation import protocols
 from genpr.evaluation.compare import load_results
-from genpr.evaluation.protocols import find_protocol
 
 METRICS = ["calibrated_precision", "calibrated_recall", "precision", "recall", "density", "coverage", "fd"]
 
@@ -92,10 +89,9 @@ def test_held_out_reals_are_reduced_to_the_number_of_fakes(sides):
     assert same.ratios == {"pixels": None, "random": None}
 
 
-def test_metrics_with_fixed_extractors_are_computed_once(sides, monkeypatch):
+def test_metrics_with_fixed_extractors_are_computed_once(sides, change_protocol):
     real, fake, kept = sides
-    changed = replace(find_protocol("genpr"), extractors={"fd": "gabor"})
-    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "genpr": changed})
+    change_protocol("genpr", extractors={"fd": "gabor"})
     options = {"control": False, "intervals": False, "device": "cpu"}
     chosen = {"extractors": ["pixels", RandomNetwork()], "metrics": ["recall", "fd"], "k": 2}
     panel = genpr.score_panel(real, fake, held_out=kept, **chosen, **options)

@@ -9,7 +9,6 @@ from raising import raising
 
 import genpr
 from genpr.errors import UsageError
-from genpr.evaluation import protocols
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import Reference
@@ -34,7 +33,7 @@ CALIBRATED = "calibrated_precision calibrated_recall"
 
 
 @pytest.mark.parametrize(
-    "name, metrics, counted, extractor, needed, most, rows, free",  # counted: k, ties
+    ("name", "metrics", "counted", "extractor", "needed", "most", "rows", "free"),  # counted: k, ties
     [
         ("genpr", f"{CALIBRATED} {COUNTS}", BOTH, "inception", FREE, FREE, None, "extractor metrics k ties"),
         ("kynkaanniemi2019", "precision recall", CLOSED_3, "vgg16", (50_000, 50_000), FREE, None, ""),
@@ -86,19 +85,8 @@ def test_metrics_use_the_features_of_their_definition(metric, space, better):
     assert (METRICS[metric].kind == "neighbors") == counts_neighbors
 
 
-@pytest.fixture
-def with_limits(monkeypatch):
-    """A protocol with smaller limits on the numbers of images."""
-
-    def change(name, **limits):
-        changed = replace(find_protocol(name), **limits)
-        monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, name: changed})
-
-    return change
-
-
-def test_seed_selects_the_rows_that_a_protocol_uses(with_limits, rng):
-    with_limits("dgm-eval", max_rows=30, max_real=50)
+def test_seed_selects_the_rows_that_a_protocol_uses(change_protocol, rng):
+    change_protocol("dgm-eval", max_rows=30, max_real=50)
     real, fake = rng.normal(size=(60, 6)).astype(np.float32), rng.normal(size=(40, 6)).astype(np.float32)
     result = genpr.score(real, fake, protocol="dgm-eval", metrics=COUNTS.split(), seed=3)
     reals, fakes = real[choose_rows(60, 50, 3)][choose_rows(50, 30, 3)], fake[choose_rows(40, 30, 3)]
@@ -107,8 +95,8 @@ def test_seed_selects_the_rows_that_a_protocol_uses(with_limits, rng):
     assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
 
 
-def test_seed_selects_rows_of_features_that_protocols_share(with_limits, rng):
-    with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
+def test_seed_selects_rows_of_features_that_protocols_share(change_protocol, rng):
+    change_protocol("kynkaanniemi2019", n_real=40, n_fake=30)
     real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
     options = {"protocols": ["genpr", "kynkaanniemi2019"], "metrics": ["precision"], "seed": 3}
     found = score_protocols(real, fake, **options)["kynkaanniemi2019"]
@@ -116,8 +104,8 @@ def test_seed_selects_rows_of_features_that_protocols_share(with_limits, rng):
     assert found["precision"] == expected[0]
 
 
-def test_pinned_preparation_is_used(with_limits, pixels):
-    with_limits("prdc", prepare="resize:6")
+def test_pinned_preparation_is_used(change_protocol, pixels):
+    change_protocol("prdc", prepare="resize:6")
     options = {"extractor": "gabor", "device": "cpu", "control": False}
     free, pinned = (genpr.score(*pixels, protocol=name, **options) for name in ("genpr", "prdc"))
     assert "prepare" not in free.real.decoder

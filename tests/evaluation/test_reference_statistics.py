@@ -3,7 +3,6 @@
 import json
 import pickle
 from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.evaluation import protocols, write_statistics
+from genpr.evaluation import write_statistics
 from genpr.evaluation.plan import given_moments
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
@@ -137,9 +136,8 @@ def test_only_statistics_of_genpr_outside_of_the_source_are_replaced(rng, tmp_pa
     genpr.reference_statistics(real, out, overwrite=True)
 
 
-def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, monkeypatch):
-    recipe = replace(find_protocol("adm"), metrics=("fd",), free=frozenset({"extractor"}))
-    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, "adm": recipe})
+def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, change_protocol):
+    change_protocol("adm", metrics=("fd",), free=frozenset({"extractor"}))
     given = []
     for name in "rf":
         rows = rng.normal(size=(50, 5))
@@ -199,6 +197,11 @@ def test_statistics_of_other_features_are_an_error(rng, tmp_path):
                 genpr.score(held, fakes, **options)
         with raising(FeatureError, "other-extractor"):
             genpr.score(fakes, fakes, metrics=["fd", "precision"], reference_statistics=held)
+    images = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    held = genpr.reference_statistics(images, extractor="pixels")
+    for options in ({"extractor": "gabor"}, {"metrics": ["fid"]}, {"metrics": ["fd", "fid"]}):
+        with raising(FeatureError, "other-extractor"):
+            genpr.score(held, images, **options)
 
 
 FACTORY = """
@@ -234,17 +237,6 @@ def test_statistics_of_a_factory_are_for_the_extractor_that_it_returns(rng, tmp_
                 assert genpr.score(real, images, **options, **given)["fd"] == pytest.approx(0, abs=1e-9)
 
 
-def test_statistics_alone_of_another_extractor_are_an_error_with_this_code(rng, tmp_path):
-    images = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
-    held = genpr.reference_statistics(images, extractor="pixels")
-    for options in (
-        *({"extractor": "gabor"}, {"extractor": "gabor", "metrics": ["fd"]}),
-        *({"metrics": ["fid"]}, {"metrics": ["fd", "fid"]}),
-    ):
-        with raising(FeatureError, "other-extractor"):
-            genpr.score(held, images, **options)
-
-
 def test_names_of_unknown_models_in_a_pickle_are_no_labels(rng, fake, tmp_path):
     (tmp_path / "x.pkl").write_bytes(
         pickle.dumps({key: {"mu": np.ones(D), "sigma": np.eye(D)} for key in "ab"})
@@ -252,23 +244,21 @@ def test_names_of_unknown_models_in_a_pickle_are_no_labels(rng, fake, tmp_path):
     assert "statistics-unlabeled" in codes(genpr.score(tmp_path / "x.pkl", fake))
 
 
-def test_moments_of_too_few_images_are_a_deviation_from_the_protocol(rng, tmp_path, monkeypatch):
-    changes = {"extractor": "inception-64", "metrics": ("fd",), "prepare": None, "n_fake": 90}
-    own = {name: replace(find_protocol(name), **changes) for name in ("coco30k", "mar")}
-    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **own})
+def test_moments_of_too_few_images_are_a_deviation_from_the_protocol(rng, tmp_path, change_protocol):
+    for name in ("coco30k", "mar"):
+        change_protocol(name, extractor="inception-64", metrics=("fd",), prepare=None, n_fake=90)
     rows = rng.normal(size=(90, 64)).astype(np.float32)
     images = labeled(rows, tmp_path, "images")
     held = genpr.reference_statistics(labeled(rows[:70], tmp_path, "real"))
-    for name, sides, n in (
-        ("coco30k", {"real": held}, "70 real images where coco30k needs 40,504"),
-        (
-            "coco30k",
-            {"real": images, "reference_statistics": held},
-            "70 real images where coco30k needs 40,504",
+    beside = {"real": images, "reference_statistics": held}
+    for name, sides, numbers in (
+        *(
+            ("coco30k", sides, "70 real images where coco30k needs 40,504")
+            for sides in ({"real": held}, beside)
         ),
-        ("mar", {"real": images, "reference_statistics": held}, "90 real images where mar needs 10,000"),
+        ("mar", beside, "90 real images where mar needs 10,000"),
     ):
-        assert genpr.score(**sides, fake=images, protocol=name).deviations == (n,)
+        assert genpr.score(**sides, fake=images, protocol=name).deviations == (numbers,)
 
 
 def test_published_statistics_of_edm2_are_used_by_their_metrics(rng, tmp_path):
@@ -289,9 +279,8 @@ def test_moments_are_used_by_the_metrics_of_their_extractor():
     assert list(given_moments(unnamed, {"fd": "inception-64"}, "inception-64", protocol)) == ["fd"]
 
 
-def test_moments_in_files_of_images_are_not_prepared(rng, tmp_path, monkeypatch):
-    recipe = replace(find_protocol("adm"), extractor="gabor", metrics=("fd",), n_real=None, n_fake=None)
-    monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"adm": recipe})
+def test_moments_in_files_of_images_are_not_prepared(rng, tmp_path, change_protocol):
+    change_protocol("adm", extractor="gabor", metrics=("fd",), n_real=None, n_fake=None)
     names = [f"{tmp_path}/{name}.npz" for name in ("real", "fake")]
     for name in names:
         images = rng.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)

@@ -22,11 +22,20 @@ def every_source(make_source):
     return [make_source(kind, IMAGES) for kind in ("folder", "zip", "tar", "npz", "npy")]
 
 
-@pytest.mark.parametrize("path", ["", "missing", "missing/x.zip", "missing.pt", "x" * 5000, "nul\0byte"])
+MISSING = [
+    "",
+    "missing",
+    "missing/x.zip",
+    "missing.pt",
+    *("x" * 5000 + end for end in ("", ".npz")),
+    "nul\0byte",
+]
+
+
+@pytest.mark.parametrize("path", MISSING, ids=range(len(MISSING)))
 def test_missing_path_is_a_usage_error(path):
     error = raised(UsageError, open_source, path)
-    assert error.code == "path-not-found"
-    assert error.exit_code == 2
+    assert (error.code, error.exit_code) == ("path-not-found", 2)
 
 
 @pytest.mark.parametrize(

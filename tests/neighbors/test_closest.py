@@ -5,7 +5,6 @@ import torch
 from search_cases import sq_distances
 from torch import Tensor
 
-
 from genpr.neighbors.search import ClosestPairs, Pairs
 
 cases = pytest.mark.parametrize("case", feature_cases.names())

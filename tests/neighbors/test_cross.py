@@ -6,7 +6,6 @@ import numpy as np
 import oracle
 import pytest
 import torch
-
 from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_of, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module

@@ -109,7 +109,7 @@ def test_values_equal_hand_computed_ones(sets, ties, expected):
 @pytest.fixture(scope="module", params=TIES)
 def perfect(request):
     """Values and nulls of some draws of 400 reals and 400 fakes of one distribution."""
-    rng, count = np.random.default_rng(11), 20 if request.param == "closed" else 12
+    rng, count = np.random.default_rng(11), 12 if request.param == "closed" else 8
     ks = dict.fromkeys(BALLS, 3) | {"witnessed_diversity": 20}
     options = {"ks": ks, "ties": request.param, "intervals": False, "seed": 0, "device": torch.device("cpu")}
     draws = []

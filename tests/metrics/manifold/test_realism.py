@@ -55,8 +55,8 @@ def in_three_directions(projection: Projection, features: torch.Tensor) -> Proje
     return replace(projection, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("tiles", [(7, 5), (64, 9), (1000, 1000)])
-@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_center", "as_wide_as_inception"])
+@pytest.mark.parametrize("tiles", [(13, 40), (64, 9)])
+@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "as_wide_as_inception"])
 def test_tiles_and_frames_do_not_change_results(case, tiles):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     sq_radii = torch.from_numpy(oracle.kth_sq_distances(real.numpy(), [3])[0])
