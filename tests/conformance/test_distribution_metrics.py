@@ -44,83 +44,63 @@ def sets(request, rng):
     return correlated(n, d, mean, rng), correlated(m, d, mean, rng)
 
 
-def test_fid_equals_torch_fidelity(sets):
-    real, fake = sets
-    stats = [fidelity_fid.fid_features_to_statistics(torch.from_numpy(s)) for s in sets]
-    expected = fidelity_fid.fid_statistics_to_metric(*stats, verbose=False)["frechet_inception_distance"]
-    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-9)
+def by_torchmetrics(metric, *updates, **options):
+    """The value of a metric of torchmetrics whose images are features."""
+    found = metric(feature=Identity(updates[0][0].shape[1]), **options).set_dtype(torch.float64)
+    for features, *given in updates:
+        found.update(torch.as_tensor(features), *given)
+    value = found.compute()
+    return float(value[0] if isinstance(value, tuple) else value)
 
 
 @pytest.mark.filterwarnings("ignore:The `disp` argument is deprecated:DeprecationWarning")
-def test_fid_equals_pytorch_fid(sets):
+def test_fid_equals_pytorch_fid_torch_fidelity_and_torchmetrics(sets):
     moments = [(s.mean(axis=0), np.cov(s, rowvar=False)) for s in sets]
-    expected = fid_score.calculate_frechet_distance(*moments[0], *moments[1])
-    assert frechet_distance(*sets) == pytest.approx(expected, rel=1e-9)
+    stats = [fidelity_fid.fid_features_to_statistics(torch.from_numpy(s)) for s in sets]
+    peers = (
+        fid_score.calculate_frechet_distance(*moments[0], *moments[1]),
+        fidelity_fid.fid_statistics_to_metric(*stats, verbose=False)["frechet_inception_distance"],
+        by_torchmetrics(torchmetrics_fid.FrechetInceptionDistance, (sets[0], True), (sets[1], False)),
+    )
     of_files = frechet_distance(*(Gaussian.from_moments(*each) for each in moments))
-    assert of_files == pytest.approx(expected, rel=1e-9)
+    for expected in (*peers, of_files):
+        assert frechet_distance(*sets) == pytest.approx(expected, rel=1e-9)
 
 
-def test_fid_equals_torchmetrics(sets):
-    real, fake = sets
-    metric = torchmetrics_fid.FrechetInceptionDistance(feature=Identity(real.shape[1])).set_dtype(
-        torch.float64
-    )
-    metric.update(torch.from_numpy(real), real=True)
-    metric.update(torch.from_numpy(fake), real=False)
-    assert frechet_distance(real, fake) == pytest.approx(float(metric.compute()), rel=1e-9)
-
-
-@pytest.mark.parametrize("subset_size", [50, 400])
-def test_kid_equals_torch_fidelity(sets, subset_size):
-    options = {"kid_subsets": 10, "kid_subset_size": subset_size, "rng_seed": 2020, "verbose": False}
+@pytest.mark.parametrize(("subset_size", "seed"), [(50, 2020), (400, 3)])
+def test_kid_equals_torch_fidelity(sets, subset_size, seed):
+    options = {"kid_subsets": 10, "kid_subset_size": subset_size, "rng_seed": seed, "verbose": False}
     expected = fidelity_kid.kid_features_to_metric(*map(torch.from_numpy, sets), **options)
-    distance = kernel_distance(*sets, subsets=10, subset_size=subset_size)
-    assert distance.mean == pytest.approx(expected["kernel_inception_distance_mean"], rel=1e-10, abs=1e-12)
-    assert distance.std == pytest.approx(expected["kernel_inception_distance_std"], rel=1e-10, abs=1e-12)
-    other_seed = fidelity_kid.kid_features_to_metric(
-        *map(torch.from_numpy, sets), **options | {"rng_seed": 3}
-    )
-    assert kernel_distance(*sets, subsets=10, subset_size=subset_size, seed=3).mean == pytest.approx(
-        other_seed["kernel_inception_distance_mean"], rel=1e-10, abs=1e-12
-    )
-
-
-@pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save:UserWarning")
-def test_kid_of_one_subset_equals_torchmetrics(rng):
-    real, fake = correlated(300, 64, 0, rng), correlated(300, 64, 0.2, rng)
-    # Its subsets come from an unseeded generator, so each is the whole set.
-    metric = torchmetrics_kid.KernelInceptionDistance(
-        feature=Identity(64), subsets=1, subset_size=300
-    ).set_dtype(torch.float64)
-    metric.update(torch.from_numpy(real), real=True)
-    metric.update(torch.from_numpy(fake), real=False)
-    assert kernel_distance(real, fake, subsets=1).mean == pytest.approx(float(metric.compute()[0]), rel=1e-10)
+    expected = [expected[f"kernel_inception_distance_{name}"] for name in ("mean", "std")]
+    found = kernel_distance(*sets, subsets=10, subset_size=subset_size, seed=seed)
+    assert found[:2] == pytest.approx(expected, rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 400.0])
-@pytest.mark.parametrize(("n", "splits"), [(997, 10), (1000, 10), (200, 1)])
-def test_inception_score_equals_torch_fidelity(n, splits, spread, rng):
+@pytest.mark.parametrize(
+    ("n", "theirs", "ours"),
+    [
+        *((n, {"splits": splits}, {"splits": splits}) for n, splits in ((997, 10), (1000, 10), (200, 1))),
+        (600, {"splits": 3, "shuffle": False}, {"split_size": 200, "seed": None}),
+    ],
+)
+def test_inception_score_equals_torch_fidelity(n, theirs, ours, spread, rng):
     logits = torch.from_numpy(rng.normal(0, spread, (n, 100)).astype(np.float32))
-    expected = fidelity_isc.isc_features_to_metric(logits, splits=splits)
+    expected = fidelity_isc.isc_features_to_metric(logits, **theirs)
     expected = expected["inception_score_mean"], expected["inception_score_std"]
-    probabilities = logits.double().softmax(dim=1)
-    assert inception_score(probabilities, splits=splits) == pytest.approx(expected, rel=1e-10, abs=1e-12)
-
-
-def test_inception_score_in_order_equals_torch_fidelity(rng):
-    logits = torch.from_numpy(rng.normal(0, 2, (600, 50)))
-    expected = fidelity_isc.isc_features_to_metric(logits, splits=3, shuffle=False)["inception_score_mean"]
-    assert inception_score(logits.softmax(dim=1), split_size=200, seed=None).mean == pytest.approx(
-        expected, rel=1e-12
+    assert inception_score(logits.double().softmax(dim=1), **ours) == pytest.approx(
+        expected, rel=1e-10, abs=1e-12
     )
 
 
-@pytest.mark.filterwarnings("ignore:Metric `InceptionScore` will save:UserWarning")
+@pytest.mark.filterwarnings("ignore:Metric `.*` will save:UserWarning")
 @pytest.mark.filterwarnings("ignore:std\\(\\). degrees of freedom:UserWarning")
-def test_inception_score_of_one_part_equals_torchmetrics(rng):
+def test_kid_of_one_subset_and_inception_score_of_one_part_equal_torchmetrics(rng):
+    """Its subsets and orders come from an unseeded generator, so each is the whole set."""
+    real, fake = (correlated(300, 64, mean, rng) for mean in (0, 0.2))
+    metric = torchmetrics_kid.KernelInceptionDistance
+    expected = by_torchmetrics(metric, (real, True), (fake, False), subsets=1, subset_size=300)
+    assert kernel_distance(real, fake, subsets=1).mean == pytest.approx(expected, rel=1e-10)
     logits = torch.from_numpy(rng.normal(0, 2, (400, 50)))
-    metric = torchmetrics_inception.InceptionScore(feature=Identity(50), splits=1).set_dtype(torch.float64)
-    metric.update(logits)
-    assert inception_score(logits.softmax(dim=1), splits=1).mean == pytest.approx(
-        float(metric.compute()[0]), rel=1e-10
-    )
+    expected = by_torchmetrics(torchmetrics_inception.InceptionScore, (logits,), splits=1)
+    assert inception_score(logits.softmax(dim=1), splits=1).mean == pytest.approx(expected, rel=1e-10)

@@ -4,11 +4,13 @@ Distances between rows of small integers are integers that float32 products find
 that compute in float32 may place a pair on the other side of a sphere: of 200 rows, two at most here.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from peers import by_adm, by_piq, by_prdc, by_stylegan3, by_torch_fidelity
 
-from genpr.metrics.manifold import manifold_metrics, precision_recall
+from genpr.metrics.manifold import PrecisionRecall, manifold_metrics, precision_recall
 
 NOISE = 2.01 / 200
 
@@ -37,9 +39,9 @@ def _network_like(rng, n, m):
     )
 
 
-EXACT = pytest.mark.parametrize("make", [_integers, _binary, _narrow], ids=lambda make: make.__name__[1:])
-FLOAT = pytest.mark.parametrize("make", [_normal, _network_like], ids=lambda make: make.__name__[1:])
-SIZES = pytest.mark.parametrize(("n", "m"), [(200, 310), (260, 200)])
+SETS = ("make", "n", "m")
+EXACT = pytest.mark.parametrize(SETS, [(_integers, 200, 310), (_binary, 260, 200), (_narrow, 200, 310)])
+FLOAT = pytest.mark.parametrize(SETS, [(_normal, 260, 200), (_network_like, 200, 310)])
 
 
 @pytest.fixture
@@ -47,70 +49,52 @@ def sets(make, n, m, rng):
     return tuple(features.astype(np.float32) for features in make(rng, n, m))
 
 
-# prdc, and dgm-eval, which is prdc on float64 features --------------------------------------------------------
+def _by_torch_fidelity(part):
+    def theirs(real, fake):
+        precision, recall, f_score = by_torch_fidelity(real, fake, 3, in_parts=part)
+        assert PrecisionRecall(precision, recall).f_score() == pytest.approx(f_score, abs=1e-6)
+        return precision, recall
+
+    return theirs
+
+
+def _by_prdc_in_float64(real, fake):
+    """As dgm-eval."""
+    return by_prdc(real.astype(np.float64), fake.astype(np.float64), 5)
+
+
+# Ours, that of a peer, and its rounding of averages. For piq, 1e-5 makes balls closed; its recall uses radii of reals.
+PEERS = {
+    "prdc": (partial(manifold_metrics, k=5, ties="strict"), lambda *sets: by_prdc(*sets, 5), 1e-12),
+    "prdc-float64": (partial(manifold_metrics, k=5, ties="strict"), _by_prdc_in_float64, 1e-12),
+    "fidelity": (partial(precision_recall, k=3), _by_torch_fidelity(False), 1e-6),
+    "fidelity-parts": (partial(precision_recall, k=3), _by_torch_fidelity(True), 1e-6),
+    "piq": (lambda *s: precision_recall(*s, k=5).precision, lambda *s: by_piq(*s, 5)[0], 1e-6),
+}
 
 
 @EXACT
-@SIZES
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_values_equal_prdc_to_the_last_count(sets, dtype):
-    real, fake = (features.astype(dtype) for features in sets)
-    assert manifold_metrics(real, fake, k=5, ties="strict") == pytest.approx(
-        by_prdc(real, fake, 5), abs=1e-12
-    )
+@pytest.mark.parametrize("peer", PEERS)
+def test_values_of_integers_equal_those_of_peers_to_the_last_count(sets, peer):
+    ours, theirs, rounding = PEERS[peer]
+    assert ours(*sets) == pytest.approx(theirs(*sets), abs=rounding)
 
 
 @FLOAT
-@SIZES
+@pytest.mark.parametrize("peer", ["prdc", "fidelity", "piq"])
+def test_values_equal_those_of_peers_in_float32_except_for_a_few_rows(sets, peer):
+    ours, theirs, _ = PEERS[peer]
+    assert ours(*sets) == pytest.approx(theirs(*sets), abs=NOISE)
+
+
+@FLOAT
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_strict_ties_equal_prdc(sets, k):
     expected = by_prdc(*(features.astype(np.float64) for features in sets), k)
     assert manifold_metrics(*sets, k=k, ties="strict") == pytest.approx(expected, abs=1e-12)
 
 
-@FLOAT
-@SIZES
-def test_values_equal_prdc_in_float32_except_for_a_few_rows(sets):
-    assert manifold_metrics(*sets, k=5, ties="strict") == pytest.approx(by_prdc(*sets, 5), abs=NOISE)
-
-
-# torch-fidelity 0.4: its first input is the fakes ---------------------------------------------------------------
-
-
-@EXACT
-@SIZES
-@pytest.mark.parametrize("part", [False, True])
-def test_values_equal_torch_fidelity_to_the_last_count(sets, part):
-    precision, recall, f_score = by_torch_fidelity(*sets, 3, in_parts=part)
-    ours = precision_recall(*sets, k=3)
-    assert ours == pytest.approx((precision, recall), abs=1e-6)  # it averages in float32
-    assert ours.f_score() == pytest.approx(f_score, abs=1e-6)
-
-
-@FLOAT
-@SIZES
-def test_values_equal_torch_fidelity_in_float32_except_for_a_few_rows(sets):
-    expected = by_torch_fidelity(*sets, 3)[:2]
-    assert precision_recall(*sets, k=3) == pytest.approx(expected, abs=NOISE)
-
-
-# piq; its recall uses radii of reals ----------------------------------------------------------------------------
-
-
-@EXACT
-@SIZES
-def test_precision_equals_piq_to_the_last_count(sets):
-    # Its tolerance of 1e-5 makes balls closed. Roots of different integers this small differ by more.
-    assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=1e-6)
-
-
-@FLOAT
-@SIZES
-def test_precision_equals_piq_in_float32_except_for_a_few_rows(sets):
-    assert precision_recall(*sets, k=5).precision == pytest.approx(by_piq(*sets, 5)[0], abs=NOISE)
-
-
-@SIZES
+@pytest.mark.parametrize(("n", "m"), [(200, 310), (260, 200)])
 def test_recall_equals_piq_if_no_distance_is_near_a_radius(n, m, rng):
     # Squared distances within a set are multiples of 4, and between the sets odd.
     real, fake = (2 * rng.integers(0, 8, (rows, 5)).astype(np.float32) for rows in (n, m))
@@ -124,7 +108,6 @@ FLOAT16 = pytest.mark.parametrize("tool", [by_adm, by_stylegan3])
 
 
 @EXACT
-@SIZES
 @FLOAT16
 def test_values_equal_float16_tools_if_nothing_is_rounded(sets, tool):
     real, fake = (np.minimum(features, 15) for features in sets)
@@ -133,7 +116,6 @@ def test_values_equal_float16_tools_if_nothing_is_rounded(sets, tool):
 
 
 @FLOAT
-@SIZES
 @FLOAT16
 def test_values_equal_float16_tools_that_compute_in_float64(sets, tool):
     assert precision_recall(*sets, k=3) == tool(*sets, 3, np.float64)
@@ -151,7 +133,7 @@ def test_float16_increases_values_slightly(tool, rng):
     assert all(0 <= theirs - ours <= 0.003 for theirs, ours in zip(rounded, exact, strict=True))
 
 
-def _inception_like(n, spread, rng, sq_norm=400.0, d=512):
+def _inception_like(n, spread, rng, sq_norm=400.0, d=128):
     """Non-negative features on a curved manifold of about 16 dimensions; squared distances are 10 to 1,000."""
     w = np.random.default_rng(99).normal(size=(16, d)) / 4
     x = np.maximum(spread * rng.standard_t(6, (n, 16)) @ w + 0.25 * rng.normal(size=(n, d)), 0)

@@ -124,55 +124,32 @@ def reference(state: dict[str, torch.Tensor], *, side: int):
     return lambda batch: model(pixel_values=batch).last_hidden_state[:, 0]
 
 
-@pytest.fixture(scope="module")
-def small() -> dict[str, torch.Tensor]:
-    return published_state(384, 12)
-
-
-@pytest.fixture(scope="module")
-def ours(small):
-    weights = Weights(small, DINOV2["s"].sha256)
-    return timm_models.build(weights, names=[ExtractorName("dinov2-vits14")], device=torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def features(ours, images) -> torch.Tensor:
-    return torch.cat([ours(image[None]) for image in images])
-
-
-def seen(ours, images) -> torch.Tensor:
-    """The images as the network sees them, normalized by hand."""
-    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
-    return torch.stack([(ours.prepare(image) / 255 - mean) / std for image in images])
-
-
 def relative(features: torch.Tensor, expected: torch.Tensor) -> float:
     spread = float(expected.max() - expected.min())
     assert expected.std(dim=0).median() > 0.01 * spread, "the random network distinguishes the images"
     return float((features - expected).abs().max()) / spread
 
 
-def test_network_equals_transformers_on_the_grid_of_the_authors(small, ours, images, features):
+def test_network_equals_transformers_on_the_grid_of_the_authors(images):
+    small, names = published_state(384, 12), [ExtractorName("dinov2-vits14")]
+    ours = timm_models.build(Weights(small, DINOV2["s"].sha256), names=names, device=torch.device("cpu"))
+    features = torch.cat([ours(image[None]) for image in images])
+    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
+    seen = torch.stack([(ours.prepare(image) / 255 - mean) / std for image in images])
     resampled = {**small, "pos_embed": authors_positions(small["pos_embed"], 16)}
     with torch.inference_mode():
-        expected = reference(resampled, side=224)(seen(ours, images))
-    assert relative(features, expected) < 1e-5
+        assert relative(features, reference(resampled, side=224)(seen)) < 1e-5
 
 
-def test_network_equals_transformers_at_the_training_size():
-    state = published_state(384, 2)
-    batch = torch.randn(2, 3, 518, 518, generator=torch.Generator().manual_seed(2))
+@pytest.mark.parametrize(
+    ("model", "shape", "side"),
+    [("small", {"width": 384, "depth": 1}, 518), ("giant", {"width": 1536, "depth": 1, "swiglu": 4096}, 224)],
+    ids=["training size", "SwiGLU"],
+)
+def test_network_equals_transformers_at_the_training_size_and_with_swiglu(model, shape, side):
+    state = published_state(**shape)
+    batch = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(2))
+    grid = {} if side == 518 else {"pos_embed": authors_positions(state["pos_embed"], 16)}
     with torch.inference_mode():
-        features = timm_models.dinov2("vit_small_patch14_dinov2", state, side=518, depth=2)(batch)
-        expected = reference(state, side=518)(batch)
-    assert relative(features, expected) < 1e-5
-
-
-def test_swiglu_of_the_giant_model_equals_transformers():
-    state = published_state(1536, 1, swiglu=4096)
-    batch = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(2))
-    with torch.inference_mode():
-        features = timm_models.dinov2("vit_giant_patch14_dinov2", state, side=224, depth=1)(batch)
-        resampled = {**state, "pos_embed": authors_positions(state["pos_embed"], 16)}
-        expected = reference(resampled, side=224)(batch)
-    assert relative(features, expected) < 1e-5
+        ours = timm_models.dinov2(f"vit_{model}_patch14_dinov2", state, side=side, depth=1)
+        assert relative(ours(batch), reference({**state, **grid}, side=side)(batch)) < 1e-5

@@ -19,8 +19,10 @@ pytorch_fid = Peer("pytorch_fid.inception")
 fidelity_network = Peer("torch_fidelity.feature_extractor_inceptionv3")
 
 
-def load(entry, path, *names):
-    parsed = [ExtractorName.parse(name) for name in names or ["inception"]]
+def load(path, *names):
+    data = path.read_bytes()
+    entry = replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    parsed = [ExtractorName.parse(name) for name in names]
     return build(load_weights(entry, path), names=parsed, device=torch.device("cpu"))
 
 
@@ -40,18 +42,11 @@ def path(state, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def entry(path):
-    data = path.read_bytes()
-    return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-
-
-@pytest.fixture(scope="module")
 def images():
     generator = torch.Generator().manual_seed(3)
-    images = torch.randint(0, 256, (4, 3, 40, 56), dtype=torch.uint8, generator=generator)
-    images[1] //= 2
-    images[2, :, :, 28:] = 255
-    images[3] = images[3].sort(dim=-1).values
+    images = torch.randint(0, 256, (3, 3, 40, 56), dtype=torch.uint8, generator=generator)
+    images[1, :, :, 28:] = 255
+    images[2] = images[2].sort(dim=-1).values
     return images
 
 
@@ -62,53 +57,35 @@ def close(features: torch.Tensor, reference: torch.Tensor) -> None:
     torch.testing.assert_close(features, reference, rtol=1e-5, atol=1e-5 * float(reference.abs().max()))
 
 
-@pytest.fixture(scope="module")
-def fid_network(state):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pytorch_fid.inception.load_state_dict_from_url", lambda *_args, **_kwargs: state)
-        return pytorch_fid.InceptionV3([0, 1, 2, 3]).eval()
+def test_layers_equal_pytorch_fid(state, path, images, monkeypatch):
+    """With its bilinear resize of torch, which its published values use.
 
-
-def test_all_four_layers_equal_pytorch_fid(fid_network, entry, path, images):
-    """With its bilinear resize of torch, which its published values use."""
-    names = [f"inception{layer}@torch-bilinear" for layer in ("-64", "-192", "-768", "")]
-    features = load(entry, path, *names)(images).split([64, 192, 768, 2048], dim=1)
+    The spatial layer is `mixed_6/conv` in the graph: mixed, _1, _2 are 5b to 5d, mixed_3 is 6a, so mixed_6 is 6d, the third
+    of the four blocks of 17 x 17 in the third sequence of pytorch-fid, and its `conv` is the branch of 1 x 1.
+    """
+    monkeypatch.setattr("pytorch_fid.inception.load_state_dict_from_url", lambda *_args, **_kwargs: state)
+    network, seen = pytorch_fid.InceptionV3([0, 1, 2, 3]).eval(), []
+    of_17 = [block for block in network.blocks[2] if type(block).__name__ == "FIDInceptionC"]
+    assert len(of_17) == 4
+    of_17[2].branch1x1.register_forward_hook(lambda _module, _input, output: seen.append(output))
     with torch.inference_mode():
-        expected = fid_network(images / 255)
+        expected = [F.adaptive_avg_pool2d(each, 1).flatten(1) for each in network(images / 255)]
+    expected.append(seen[0].movedim(1, -1)[..., :7].flatten(1))
+    names = [f"inception{layer}@torch-bilinear" for layer in ("-64", "-192", "-768", "", "-spatial")]
+    features = load(path, *names)(images).split([64, 192, 768, 2048, 2023], dim=1)
     for ours, theirs in zip(features, expected, strict=True):
-        close(ours, F.adaptive_avg_pool2d(theirs, 1).flatten(1))
+        close(ours, theirs)
 
 
-def test_every_layer_equals_torch_fidelity(entry, path, images):
+def test_every_layer_equals_torch_fidelity(path, images):
     layers = ["64", "192", "768", "2048", "logits_unbiased"]
     reference = fidelity_network.FeatureExtractorInceptionV3(
         "inception-v3-compat", layers, feature_extractor_weights_path=str(path)
     )
     names = [f"inception{layer}" for layer in ("-64", "-192", "-768", "", "-softmax")]
-    features = load(entry, path, *names)(images).split([64, 192, 768, 2048, 1008], dim=1)
+    features = load(path, *names)(images).split([64, 192, 768, 2048, 1008], dim=1)
     with torch.inference_mode():
         expected = reference(images)
     for ours, theirs in zip(features[:-1], expected[:-1], strict=True):
         close(ours, theirs)
     torch.testing.assert_close(features[-1], expected[-1].softmax(1), rtol=1e-4, atol=1e-7)
-
-
-def test_spatial_layer_is_the_1x1_branch_of_mixed_6d(fid_network, entry, path, images):
-    """`mixed_6` in the graph: mixed, _1, _2 are 5b to 5d, mixed_3 is 6a, so mixed_6 is 6d, and its `conv` the 1 x 1."""
-    seen = []
-    block = next(
-        m for name, m in fid_network.named_modules() if name.endswith("branch1x1") and is_6d(fid_network, m)
-    )
-    hook = block.register_forward_hook(lambda _module, _input, output: seen.append(output))
-    with torch.inference_mode():
-        fid_network(images / 255)
-    hook.remove()
-    expected = seen[0].movedim(1, -1)[..., :7].flatten(1)
-    close(load(entry, path, "inception-spatial@torch-bilinear")(images), expected)
-
-
-def is_6d(network, module) -> bool:
-    """Mixed_6d is the third of the four blocks of 17 x 17 in pytorch-fid's second sequence."""
-    (sequence,) = [block for block in network.blocks if any(module is m for m in block.modules())]
-    (position,) = [i for i, block in enumerate(sequence) if any(module is m for m in block.modules())]
-    return [type(block).__name__ for block in sequence].index("FIDInceptionC") + 2 == position

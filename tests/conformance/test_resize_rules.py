@@ -1,7 +1,6 @@
 """Every resize rule against the package that made it a convention, at photographs and at noise."""
 
 import itertools
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,36 +11,24 @@ from peers import Peer
 from PIL import Image
 from torch import Tensor, nn
 
-from genpr.features.resize import RESIZE_RULES
+from genpr.features.networks import clip
+from genpr.features.resize import RESIZE_RULES, pillow_rule
 
 fidelity = Peer("torch_fidelity.interpolate_compat_tensorflow")
 pytorch_fid = Peer("pytorch_fid.inception")
 torchmetrics_fid = Peer("torchmetrics.image.fid")
 cleanfid = Peer("cleanfid.resize")
 open_clip = Peer("open_clip.transform")
+timm_data = Peer("timm.data")
 transforms = Peer("torchvision.transforms")
 
-# For CLIP, the longer side and the offset of some sizes depend on the rounding rule.
-SIZES = [
-    (1, 1),
-    (1, 17),
-    (2, 3),
-    (31, 45),
-    (45, 31),
-    (64, 64),
-    (224, 224),
-    (256, 256),
-    (299, 299),
-    (300, 298),
-    (333, 500),
-    (640, 427),
-    (400, 412),
+SIZES = [  # for CLIP, the longer side and the offset of some depend on the rounding rule
+    *((1, 1), (1, 17), (2, 3), (31, 45), (45, 31), (64, 64), (224, 224), (256, 256), (299, 299)),
+    *((300, 298), (333, 500), (640, 427), (400, 412)),
 ]
-SIDES = [224, 299]
-
-every_size = pytest.mark.parametrize(("h", "w"), SIZES)
-every_side = pytest.mark.parametrize("side", SIDES)
-every_kind = pytest.mark.parametrize("kind", ["photo", "noise"])
+every_image = pytest.mark.parametrize(
+    ("h", "w", "kind"), [(*size, kind) for size, kind in zip(SIZES, itertools.cycle(["noise", "photo"]))]
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,62 +46,43 @@ def image(photos, kind, h, w) -> Tensor:
         photo = photos[h % 2] if h <= w else photos[h % 2].mT
         top, left = (photo.shape[1] - h) // 2, (photo.shape[2] - w) // 2
         image = photo[:, top : top + h, left : left + w].clone()
-        assert image.shape == (3, h, w)
         image[:, h // 3 : h // 2, : w // 2] = 255
         image[:, h // 2 : h // 2 + 2, : w // 2] = 0
     return image.permute(1, 2, 0).contiguous().permute(2, 0, 1)
-
-
-def resized(name: str, image: Tensor, side: int) -> Tensor:
-    return RESIZE_RULES[name].resize(image, side)
 
 
 def pixels(image: Tensor) -> np.ndarray:
     return image.permute(1, 2, 0).numpy()
 
 
-def greatest_difference(one: Tensor, other: Tensor) -> float:
-    assert one.shape == other.shape
-    return float((one.double() - other.double()).abs().max())
+def channels_first(found) -> Tensor:
+    return torch.from_numpy(np.array(found)).permute(2, 0, 1)
 
 
-@every_kind
-@every_size
-@every_side
-def test_tf1_bilinear_equals_torch_fidelity(image, side):
-    (expected,) = fidelity.interpolate_bilinear_2d_like_tensorflow1x(
-        image[None].float(), size=(side, side), align_corners=False
-    )
-    assert torch.equal(resized("tf1-bilinear", image, side), expected)
+def by_torch_fidelity(image, side):
+    size = {"size": (side, side), "align_corners": False}
+    return fidelity.interpolate_bilinear_2d_like_tensorflow1x(image[None].float(), **size)[0]
 
 
-@pytest.fixture
-def input_of_pytorch_fid(monkeypatch):
-    """pytorch-fid's `InceptionV3` without its layers: what reaches the first of them."""
-    nothing = SimpleNamespace(
-        Conv2d_1a_3x3=nn.Identity(), Conv2d_2a_3x3=nn.Identity(), Conv2d_2b_3x3=nn.Identity()
-    )
-    monkeypatch.setattr("pytorch_fid.inception.fid_inception_v3", lambda: nothing)
-    network = pytorch_fid.InceptionV3(output_blocks=(0,), resize_input=True, normalize_input=False)
+def by_pytorch_fid(image, side):
+    """What reaches the first layer of its network. It scales to 0..1 before it resizes, which moves the last bits."""
+    layers = ("Conv2d_1a_3x3", "Conv2d_2a_3x3", "Conv2d_2b_3x3")
+    with pytest.MonkeyPatch.context() as patch:
+        nothing = SimpleNamespace(**{layer: nn.Identity() for layer in layers})
+        patch.setattr("pytorch_fid.inception.fid_inception_v3", lambda: nothing)
+        network = pytorch_fid.InceptionV3(output_blocks=(0,), resize_input=True, normalize_input=False)
     network.blocks = nn.ModuleList([nn.Identity()])
-    return network
+    return network(transforms.functional.to_tensor(pixels(image).copy())[None])[0][0] * 255
 
 
-@every_kind
-@every_size
-def test_torch_bilinear_equals_pytorch_fid(image, input_of_pytorch_fid):
-    # It scales to 0..1 before it resizes; that, and the order in which it blends, move the last bits.
-    (expected,) = input_of_pytorch_fid(transforms.functional.to_tensor(pixels(image).copy())[None])
-    assert greatest_difference(resized("torch-bilinear", image, 299), expected[0] * 255) <= 1e-4
+def by_legacy_clean_fid(image, side):
+    return channels_first(cleanfid.build_resizer("legacy_pytorch")(pixels(image)))
 
 
-@every_kind
-@every_size
-def test_torch_bilinear_equals_the_legacy_mode_of_clean_fid(image):
-    with warnings.catch_warnings():  # it adds a filter
-        expected = cleanfid.build_resizer("legacy_pytorch")(pixels(image))
-    expected = torch.from_numpy(expected).permute(2, 0, 1)
-    assert greatest_difference(resized("torch-bilinear", image, 299), expected) <= 1e-4
+def by_clean_fid(image, side):
+    found = cleanfid.make_resizer("PIL", False, "bicubic", (side, side))(pixels(image))
+    assert side != 299 or np.array_equal(found, cleanfid.build_resizer("clean")(pixels(image)))
+    return channels_first(found)
 
 
 class SeenError(Exception):
@@ -126,72 +94,96 @@ class FirstLayer(nn.Module):
         raise SeenError(x)
 
 
-@every_kind
-@every_size
-def test_torch_bilinear_antialias_equals_torchmetrics(image):
+def by_torchmetrics(image, side):
     network = torchmetrics_fid.NoTrainInceptionV3.__new__(torchmetrics_fid.NoTrainInceptionV3)
     nn.Module.__init__(network)
     network.features_list, network.use_antialias, network.Conv2d_1a_3x3 = ["2048"], True, FirstLayer()
     with pytest.raises(SeenError) as seen:
         network(image[None])
-    (expected,) = seen.value.args[0]
-    assert torch.equal((resized("torch-bilinear-antialias", image, 299) - 128) / 128, expected)
+    return seen.value.args[0][0]
 
 
-@every_kind
-@every_size
-@every_side
-@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated:DeprecationWarning")
-def test_pil_bicubic_float_equals_clean_fid(image, side):
-    resizer = cleanfid.make_resizer("PIL", False, "bicubic", (side, side))
-    expected = torch.from_numpy(resizer(pixels(image))).permute(2, 0, 1)
-    ours = resized("pil-bicubic-float", image, side)
-    assert torch.equal(ours, expected)
-    if side == 299:
-        assert np.array_equal(pixels(ours), cleanfid.build_resizer("clean")(pixels(image)))
+def by_edm2(image, side):
+    """`resize_mode="torch"` in its calculate_metrics.py."""
+    return F.interpolate(image[None].float(), size=(side, side), mode="bicubic", antialias=True)[0]
 
 
-@every_kind
-@every_size
-@every_side
-def test_torch_bicubic_antialias_equals_edm2(image, side):
-    # `resize_mode="torch"` in its calculate_metrics.py
-    (expected,) = F.interpolate(
-        image[None].to(torch.float32), size=(side, side), mode="bicubic", antialias=True
-    )
-    assert torch.equal(resized("torch-bicubic-antialias", image, side), expected)
-
-
-@every_kind
-@every_size
-@every_side
-def test_torch_bicubic_antialias_is_pil_bicubic_float_without_the_clipping(image, side):
-    expected = resized("pil-bicubic-float", image, side)
-    unclipped = resized("torch-bicubic-antialias", image, side)
-    assert greatest_difference(unclipped.clamp(0, 255), expected) <= 0.02
-
-
-@every_kind
-@every_size
-@every_side
-def test_pil_bicubic_uint8_equals_torchvision(image, side):
-    # dgm-eval, models/dinov2.py
+def by_dgm_eval(image, side):
+    """models/dinov2.py."""
     rule = transforms.Resize((side, side), transforms.InterpolationMode.BICUBIC)
-    expected = torch.from_numpy(np.array(rule(Image.fromarray(pixels(image))))).permute(2, 0, 1)
-    assert torch.equal(resized("pil-bicubic-uint8", image, side), expected.float())
+    return channels_first(rule(Image.fromarray(pixels(image)))).float()
 
 
-@every_kind
-@every_size
-@pytest.mark.parametrize("side", [224, 336])
-def test_clip_equals_open_clip_and_openai(image, side):
-    transform = open_clip.image_transform(side, is_train=False, mean=(0.0,) * 3, std=(1.0,) * 3)
-    expected = transform(Image.fromarray(pixels(image)))
-    assert torch.equal(resized("clip", image, side) / 255, expected)
-    # openai/CLIP, clip/clip.py, without its normalization
+def by_openai(image, side):
+    """openai/CLIP, clip/clip.py, without its normalization."""
     resize = transforms.Resize(side, interpolation=transforms.InterpolationMode.BICUBIC)
-    transform = transforms.Compose([resize, transforms.CenterCrop(side), transforms.ToTensor()])
-    assert torch.equal(transform(Image.fromarray(pixels(image))), expected)
+    steps = [resize, transforms.CenterCrop(side), transforms.ToTensor()]
+    return transforms.Compose(steps)(Image.fromarray(pixels(image)))
+
+
+def by_open_clip(mode="shortest", interpolation="bicubic"):
+    def resized(image, side):
+        options = {"resize_mode": mode, "interpolation": interpolation, "mean": (0,) * 3, "std": (1,) * 3}
+        return open_clip.image_transform(side, is_train=False, **options)(Image.fromarray(pixels(image)))
+
+    return resized
+
+
+def by_timm(interpolation, crop, mode):
+    def resized(image, side):
+        options = {"crop_pct": crop, "crop_mode": mode, "mean": (0, 0, 0), "std": (1, 1, 1)}
+        transform = timm_data.create_transform((3, side, side), interpolation=interpolation, **options)
+        return transform(Image.fromarray(pixels(image)))
+
+    return resized
+
+
+OF_TIMM = [
+    *(("bicubic", 0.95, "center"), ("bilinear", 0.875, "center"), ("bicubic", 0.9, "squash")),
+    *(("bilinear", 1.0, "center"), ("lanczos", 1.0, "squash")),
+]
+# A rule, a peer, sides, what the peer subtracts and divides by, and the largest difference.
+PEERS = [
+    ("tf1-bilinear", by_torch_fidelity, (224, 299), (0, 1), 0),
+    ("torch-bilinear", by_pytorch_fid, (299,), (0, 1), 1e-4),
+    ("torch-bilinear", by_legacy_clean_fid, (299,), (0, 1), 1e-4),
+    ("torch-bilinear-antialias", by_torchmetrics, (299,), (128, 128), 0),
+    ("pil-bicubic-float", by_clean_fid, (224, 299), (0, 1), 0),
+    ("torch-bicubic-antialias", by_edm2, (224, 299), (0, 1), 0),
+    ("pil-bicubic-uint8", by_dgm_eval, (224, 299), (0, 1), 0),
+    ("clip", by_openai, (224, 336), (0, 255), 0),
+    ("clip", by_open_clip(), (224, 336), (0, 255), 0),
+    *(
+        (clip.resize_rule({"resize_mode": mode, "interpolation": "bilinear"}), peer, (224,), (0, 255), 4e-7)
+        for mode, peer in ((mode, by_open_clip(mode, "bilinear")) for mode in ("shortest", "squash"))
+    ),
+    *(
+        (pillow_rule("timm", kind, crop=crop, squash=mode == "squash"), by_timm(kind, crop, mode), (224,), (0, 255), 4e-7)
+        for kind, crop, mode in OF_TIMM
+    ),
+]  # fmt: skip
+
+
+@every_image
+@pytest.mark.parametrize(
+    ("rule", "peer", "side", "unit", "most"),
+    [(rule, peer, side, *rest) for rule, peer, sides, *rest in PEERS for side in sides],
+)
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated:DeprecationWarning")
+def test_rule_equals_the_package_that_made_it_a_convention(image, rule, peer, side, unit, most):
+    found = RESIZE_RULES.get(rule, rule).resize(image, side)
+    expected = peer(image, side)
+    assert (found.dtype, found.shape, found.is_contiguous()) == (torch.float32, expected.shape, True)
+    found = (found - unit[0]) / unit[1]
+    assert float((found.double() - expected.double()).abs().max()) <= most
+
+
+@every_image
+def test_torch_bicubic_antialias_is_pil_bicubic_float_without_the_clipping(image):
+    expected, unclipped = (
+        RESIZE_RULES[name].resize(image, 224) for name in ("pil-bicubic-float", "torch-bicubic-antialias")
+    )
+    assert float((unclipped.clamp(0, 255) - expected).abs().max()) <= 0.02
 
 
 def test_sizes_distinguish_all_rounding_rules_of_clip():
@@ -205,4 +197,5 @@ def test_sizes_distinguish_all_rounding_rules_of_clip():
 def test_rules_of_different_names_differ():
     image = torch.randint(0, 2, (3, 40, 70), generator=torch.Generator().manual_seed(1)).to(torch.uint8) * 255
     for (name, one), (other, two) in itertools.combinations(RESIZE_RULES.items(), 2):
-        assert greatest_difference(one.resize(image, 30), two.resize(image, 30)) >= 0.5, (name, other)
+        difference = (one.resize(image, 30) - two.resize(image, 30)).abs().max()
+        assert difference >= 0.5, (name, other)

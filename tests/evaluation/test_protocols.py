@@ -173,7 +173,7 @@ def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path
     several = {"protocols": ["adm", "mar", "jit"], "progress": lambda stage, *_: seen.append(stage)}
     adm, mar, jit = score_protocols(*sides, **several, **options).values()
     assert (seen.count("real"), seen.count("fake")) == (5, 10)
-    alone = genpr.score(fake, fake, metrics=["precision"], **options)
+    alone = genpr.score(sides[1], sides[1], metrics=["precision"], **options)
     assert alone.real.n_cached == 10, "pool3 was cached although it was embedded with other layers"
     plain = genpr.score(*sides, metrics=metrics, **options)
     for name in ("precision", "recall"):

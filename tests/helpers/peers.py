@@ -50,7 +50,7 @@ def by_stylegan3(real, fake, k, dtype):
 def _in_closed_balls(real, fake, k, dtype, distances):
     """Radii are the (k + 1)-th smallest distances of a row, which include that to itself."""
     real, fake = real.astype(dtype), fake.astype(dtype)
-    of_real, of_fake = (np.sort(distances(each, each), axis=1)[:, k] for each in (real, fake))
+    of_real, of_fake = (np.partition(distances(each, each), k, axis=1)[:, k] for each in (real, fake))
     between = distances(real, fake)
     inside = (between <= of_real[:, None]).any(axis=0), (between <= of_fake).any(axis=1)
     return tuple(float(each.mean()) for each in inside)

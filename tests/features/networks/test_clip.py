@@ -81,19 +81,9 @@ def test_every_pair_of_open_clip_has_a_resize_rule_and_safe_weights():
         ("squash", "bilinear", "open_clip-bilinear-1.0-squash"),
     ],
 )
-@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301)])
-def test_resize_rule_equals_the_transform_of_open_clip(mode, interpolation, name, h, w):
-    from open_clip.transform import image_transform
-    from PIL import Image
-
-    transform = image_transform(
-        224, is_train=False, mean=(0, 0, 0), std=(1, 1, 1), resize_mode=mode, interpolation=interpolation
-    )
-    image = torch.randint(0, 256, (3, h, w), dtype=torch.uint8, generator=torch.Generator().manual_seed(h))
-    rule = clip.resize_rule({"resize_mode": mode, "interpolation": interpolation})
-    expected = transform(Image.fromarray(image.permute(1, 2, 0).numpy())) * 255
-    assert rule.name == name
-    torch.testing.assert_close(rule.resize(image, 224), expected, rtol=0, atol=1e-4)
+def test_resize_rule_follows_from_the_training(mode, interpolation, name):
+    """tests/conformance compares the rules with open_clip."""
+    assert clip.resize_rule({"resize_mode": mode, "interpolation": interpolation}).name == name
 
 
 def test_unsupported_models_are_errors(monkeypatch):

@@ -13,7 +13,6 @@ from genpr.features.known_weights import DINOV2
 from genpr.features.networks import timm_models
 from genpr.features.networks.timm_models import feature_dim, published_weights
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
-from genpr.features.resize import pillow_rule
 from genpr.features.weights import hub_file, load_any_weights, weights_folder
 
 MODEL = "test_vit.r160_in1k"
@@ -49,19 +48,9 @@ def weights(state, tmp_path):
     return save(state, tmp_path / "mine.safetensors")
 
 
-def test_default_type_changes_no_feature(model, weights, images, request):
-    plain = load_extractor(f"timm:{model}", weights=weights, device="cpu")
-    expected = plain(images)
-    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
-    torch.set_default_dtype(torch.bfloat16)
-    loaded = load_extractor(f"timm:{model}", weights=weights, device="cpu")
-    assert torch.equal(loaded(images), expected)
-    assert torch.equal(plain(images), expected)
-    torch.set_default_dtype(torch.float32)
-    assert torch.equal(loaded(images), expected)
-
-
-def test_features_equal_timm_without_a_classifier(model, state, weights, images):
+def test_features_equal_timm_without_a_classifier_for_any_default_type(
+    model, state, weights, images, request
+):
     import timm
     from PIL import Image
 
@@ -73,6 +62,13 @@ def test_features_equal_timm_without_a_classifier(model, state, weights, images)
         expected = network(batch)
     extractor = load_extractor(f"timm:{model}", weights=weights, device="cpu")
     features = extractor(images)
+    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
+    torch.set_default_dtype(torch.bfloat16)
+    loaded = load_extractor(f"timm:{model}", weights=weights, device="cpu")
+    assert torch.equal(loaded(images), features)
+    assert torch.equal(extractor(images), features)
+    torch.set_default_dtype(torch.float32)
+    assert torch.equal(loaded(images), features)
     assert expected.std() > 0
     assert (expected[0] - expected[1]).abs().max() > 0.01 * expected.abs().max()
     torch.testing.assert_close(features, expected, rtol=0, atol=1e-5 * float(expected.max() - expected.min()))
@@ -192,31 +188,6 @@ def test_mismatched_weights_are_an_error(change, tmp_path):
     state.pop("norm.bias" if change == "missing" else "head.bias")
     with raising(WeightsError, "weights-mismatch", r"not match timm:test_vit\.r160_in1k"):
         load_extractor(f"timm:{MODEL}", weights=save(state, tmp_path / "w.safetensors"), device="cpu")
-
-
-@pytest.mark.parametrize(
-    ("interpolation", "crop", "mode"),
-    [
-        ("bicubic", 0.95, "center"),
-        ("bilinear", 0.875, "center"),
-        ("bicubic", 0.9, "squash"),
-        ("bilinear", 1.0, "center"),
-        ("lanczos", 1.0, "squash"),
-    ],
-)
-@pytest.mark.parametrize(("h", "w"), [(91, 70), (1, 3)])
-def test_resize_rule_equals_the_transform_of_timm(interpolation, crop, mode, h, w, rng):
-    import timm
-    from PIL import Image
-
-    pixels = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
-    options = {"crop_pct": crop, "crop_mode": mode, "mean": (0, 0, 0), "std": (1, 1, 1)}
-    transform = timm.data.create_transform((3, 224, 224), interpolation=interpolation, **options)
-    expected = transform(Image.fromarray(pixels)) * 255
-    rule = pillow_rule("timm", interpolation, crop=crop, squash=mode == "squash")
-    found = rule.resize(torch.from_numpy(pixels).permute(2, 0, 1), 224)
-    assert (found.dtype, found.is_contiguous()) == (torch.float32, True)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
 def test_models_need_square_rgb_input_and_vector_output():
