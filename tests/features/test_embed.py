@@ -75,19 +75,10 @@ def test_rows_follow_the_source_for_any_batch_size(folder, pixels, batch_size, d
     assert {shape[0] for shape in extractor.batches} == {batch_size}
 
 
-def test_batches_are_not_padded_beyond_a_block(folder, monkeypatch):
-    monkeypatch.setattr("genpr.features.embed.BLOCK", 50)
-    extractor = Counting()
-    features = genpr.embed(folder, extractor, batch_size=10_000)
-    assert {shape[0] for shape in extractor.batches} == {50}
-    assert torch.equal(features, genpr.embed(folder, Counting(), batch_size=50))
-
-
 @pytest.mark.parametrize("batch_size", [None, 0, -1, 1.5, "8", True])
 def test_batch_size_is_a_positive_integer(folder, batch_size):
-    for score in (genpr.embed, lambda *given, **options: genpr.score(folder, folder, **options)):
-        with raising(UsageError, "bad-option"):
-            score(folder, Counting(), batch_size=batch_size)
+    with raising(UsageError, "bad-option"):
+        genpr.embed(folder, Counting(), batch_size=batch_size)
 
 
 def test_iterator_without_images_is_an_error(pixels):
@@ -320,18 +311,20 @@ def test_extractor_may_prepare_images_on_its_device(rng, device):
         genpr.embed(images, extractor, batch_size=5)
 
 
-def test_batches_do_not_cross_blocks(write_images, rng, monkeypatch):
-    monkeypatch.setattr("genpr.features.embed.BLOCK", 8)
-    folder = write_images("images", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+def test_batches_do_not_cross_blocks_and_are_not_padded_beyond_one(folder, monkeypatch):
+    monkeypatch.setattr("genpr.features.embed.BLOCK", 16)
     sizes = []
 
     class Watched(Counting):
         def __call__(self, images):
-            sizes.append(len({image.numpy().tobytes() for image in images}))
+            sizes.append((len(images), len({image.numpy().tobytes() for image in images})))
             return super().__call__(images)
 
-    genpr.embed(folder, Watched(), batch_size=6)
-    assert sizes == [6, 2, 6, 2, 4]
+    features = genpr.embed(folder, Watched(), batch_size=10)
+    assert sizes == [(10, 10), (10, 6), (10, 10), (10, 6), (10, 5)]
+    sizes.clear()
+    assert torch.equal(genpr.embed(folder, Watched(), batch_size=10_000), features)
+    assert sizes == [(16, 16), (16, 16), (16, 5)]
 
 
 def test_number_of_waiting_images_is_bounded(tmp_path, rng):

@@ -8,6 +8,7 @@ import pickle
 import tracemalloc
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -44,9 +45,16 @@ def moments(found):
     return {each.key: (each.mean, each.covariance) for each in found.moments}
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("prefix", ["", "ref_"])
-@pytest.mark.parametrize("kind", ["<f8", "<f4", ">f8", ">f4", "F"])
+@pytest.mark.parametrize(
+    ("kind", "save", "prefix"),
+    [
+        *zip(
+            ["<f8", "<f4", ">f8", ">f4", "F"],
+            cycle([np.savez, np.savez_compressed]),
+            cycle(["", "ref_", "ref_"]),
+        )
+    ],
+)
 def test_moments_round_trip(tmp_path, save, prefix, kind):
     mu, sigma = (np.asfortranarray(x) if kind == "F" else x.astype(kind) for x in (MU, SIGMA))
     extra = {"mu_clip": np.zeros(3), "labels": np.arange(4)}

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from random_weights import random_state
 from torch import nn
 
 from genpr.errors import DataError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.networks import inception
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
@@ -27,18 +25,10 @@ def small() -> NetworkExtractor:
     )
 
 
-def random_inception() -> NetworkExtractor:
-    with torch.device("meta"):
-        shapes = inception.InceptionNetwork().state_dict()
-    weights = Weights(random_state(shapes), "b" * 64)
-    return inception.build(weights, names=[ExtractorName("inception")], device=CPU)
-
-
 MAKERS = {
     "gabor": lambda: load_extractor("gabor", device="cpu", offline=True),
     "pixels": lambda: load_extractor("pixels", device="cpu", offline=True),
     "small": small,
-    "inception": random_inception,
 }
 
 
