@@ -23,7 +23,7 @@ from genpr.evaluation.result import (
     Unreadable,
     package_versions,
 )
-from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, spellings, values_by_id
+from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, values_by_id
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.entities import entity_set_metrics
 from genpr.notices import Notice, notice
@@ -32,24 +32,20 @@ _IDS = "id imageid image filename file name path"
 _EXPECTED = TableFormat(
     what="expected entities",
     code="bad-records",
-    fields=spellings(
-        id=_IDS,
-        expected="expected entities include objects",
-        excluded="exclude excluded",
-        prompt="prompt text caption",
-        group="group promptid",
-    ),
+    fields={
+        "id": _IDS,
+        "expected": "expected entities include objects",
+        "excluded": "exclude excluded",
+        "prompt": "prompt text caption",
+        "group": "group promptid",
+    },
     main="expected",
     text="prompt",
 )
 _FOUND = replace(
     _EXPECTED,
     what="answers",
-    fields=spellings(
-        id=_IDS,
-        found="found entities",
-        answer="answer response output content text",
-    ),
+    fields={"id": _IDS, "found": "found entities", "answer": "answer response output content text"},
     main="found",
     text="answer",
 )

@@ -16,7 +16,6 @@ from genpr.evaluation.tables import (
     is_folder,
     read_records,
     read_text,
-    spellings,
 )
 from genpr.images.folder import walk_files
 from genpr.images.item import plain_path, stem_of
@@ -27,10 +26,10 @@ MAX_CHARACTERS = 2**16  # of one prompt; longer texts are errors
 _FORMAT = TableFormat(
     what="prompts",
     code="prompts-damaged",
-    fields=spellings(
-        id="filename 图片 文件名 file name image path imagepath imagename filepath",
-        prompt="prompt caption text prompts captions texts 提示词 描述",
-    ),
+    fields={
+        "id": "filename 图片 文件名 file name image path imagepath imagename filepath",
+        "prompt": "prompt caption text prompts captions texts 提示词 描述",
+    },
     main="prompt",
     headless=("id", "prompt"),
 )

@@ -299,6 +299,12 @@ def _result(
         templates=() if is_detector else (TEMPLATE,),
         entities=tuple(thresholds),
     )
+    # The thresholds and the template must be equal in comparable results.
+    variant = f"threshold {DETECTED:g}"
+    if labeled is not None:
+        labels = expectations_side(labeled.expectations, None).content
+        digits = sha256_of_rows(SideSummary.from_features(labeled.features).content, labels)[:8]
+        variant = f"thresholds by labeled images {digits}"
     return entity_result(
         scored.expectations,
         found,
@@ -306,7 +312,7 @@ def _result(
         seed=options.seed,
         # There are no published numbers of entities, even for an extractor with published scores.
         extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
-        variant=_variant(classifier, labeled),
+        variant=variant if is_detector else f"{variant}, template {TEMPLATE!r}",
         notices=(*own, *decoding_notices("fake", features), *of_features),
         summary={"unreadable": (), "classifier": summary},
         fake=SideSummary.from_features(features),
@@ -314,16 +320,6 @@ def _result(
         max_images=options.max_images,
         seconds={**seconds, "score": time.perf_counter() - started},
     )
-
-
-def _variant(classifier: _Classifier, labeled: _Embedded | None) -> str:
-    """The thresholds and the template, which must be equal in comparable results."""
-    chosen = f"threshold {DETECTED:g}"
-    if labeled is not None:
-        labels = expectations_side(labeled.expectations, None).content
-        digits = sha256_of_rows(SideSummary.from_features(labeled.features).content, labels)[:8]
-        chosen = f"thresholds by labeled images {digits}"
-    return f"{chosen}, template {TEMPLATE!r}" if classifier.classes is None else chosen
 
 
 def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> Iterator[Notice]:

@@ -40,7 +40,7 @@ from genpr.validation import is_plain, kind_of
 _FORMAT = TableFormat(
     what="labels",
     code="labels-damaged",
-    fields={"id": ("name", "filename", "file", "path", "image"), "label": ("label", "class", "target")},
+    fields={"id": "name filename file path image", "label": "label class target"},
     main="label",
     headless=("id", "label"),
     any_names=True,

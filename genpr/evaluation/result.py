@@ -93,9 +93,8 @@ class SideSummary:
     def from_features(cls, features: FeatureSet, identities: Identities | None = None) -> SideSummary:
         """The summary of an embedded or loaded source, whose rows are hashed unless their `identities` are given."""
         known = Identities.from_features(features) if identities is None else identities
-        content, order = (
-            hashlib.sha256(b"".join(rows)).hexdigest() for rows in (sorted(known.rows), known.rows)
-        )
+        order = hashlib.sha256(b"".join(known.rows)).hexdigest()
+        content = hashlib.sha256(b"".join(sorted(known.rows))).hexdigest()
         if features.statistics is not None:
             content = order = features.statistics.content
         return cls(

@@ -43,7 +43,8 @@ class TableFormat:
     Attributes:
         what: Name of the content for messages ("prompts").
         code: Error code for a damaged file.
-        fields: Names of the column or key of each field, without case, spaces, "_" and "-", in order of preference.
+        fields: Names of the column or key of each field in order of preference, separated by spaces. Case, spaces, "_" and "-"
+            in a table do not matter.
         main: The field of values in a mapping from ids; `text` is that of values that are text.
         id: The field with the names of images.
         headless: Fields of the two columns of a CSV without a header; empty if a header is required.
@@ -52,7 +53,7 @@ class TableFormat:
 
     what: str
     code: str
-    fields: Mapping[str, tuple[str, ...]]
+    fields: Mapping[str, str]
     main: str
     text: str = ""
     id: str = "id"
@@ -80,13 +81,10 @@ class TableFormat:
         by_form: dict[str, object] = {}
         for name in names:
             by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
-        known = {field: [each for each in forms if each in by_form] for field, forms in self.fields.items()}
+        known = {
+            field: [each for each in forms.split() if each in by_form] for field, forms in self.fields.items()
+        }
         return {field: by_form[forms[0]] for field, forms in known.items() if forms}
-
-
-def spellings(**names: str) -> dict[str, tuple[str, ...]]:
-    """Possible names of the column of each field."""
-    return {field: tuple(forms.split()) for field, forms in names.items()}
 
 
 class TableRow(NamedTuple):

@@ -162,7 +162,8 @@ class ManifoldDiagnostics:
         concentration, common = None, _largest_plain({*fake.balls} & {*real.balls})
         # Only for sets of similar size: more points have smaller balls.
         if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
-            ours, theirs = (float(each.sq_radii_of(common).sqrt().median()) for each in (real, fake))
+            ours = float(real.sq_radii_of(common).sqrt().median())
+            theirs = float(fake.sq_radii_of(common).sqrt().median())
             if min(ours, theirs) > 0:  # repeated images have radius 0
                 concentration = theirs / ours
         # A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many. Where

@@ -191,7 +191,10 @@ def select_likely_copies(scores: PerImageScores) -> Gallery:
     median of these distances if that is smaller.
     """
     real, fake = scores.real, scores.fake
-    scale = np.minimum(real.other_distance[fake.nearest_real], float(np.median(real.other_distance)))
+    usual = np.sort(real.other_distance)[
+        (len(real) - 1) // 2
+    ]  # the lower median, as for the notice "near-copies"
+    scale = np.minimum(real.other_distance[fake.nearest_real], usual)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(fake.nearest_real_distance == 0, 0.0, fake.nearest_real_distance / scale)
     rows = np.argsort(ratio, kind="stable")[:_LIKELY].tolist()

@@ -11,7 +11,7 @@ from genpr.evaluation.tables import ImageValues, TableFormat, names_like, read_t
 FORM = TableFormat(
     what="scores",
     code="bad-scores-file",
-    fields={"id": ("id", "filename"), "score": ("score", "value"), "note": ("note",)},
+    fields={"id": "id filename", "score": "score value", "note": "note"},
     main="score",
     text="note",
     headless=("id", "score"),
