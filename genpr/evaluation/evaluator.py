@@ -176,9 +176,8 @@ class ScoreRun:
             self.embedder, self._fits[index], "for the metrics"
         )
         self.notices |= dict.fromkeys(notices)
-        if (
-            not current_communicator().is_single_process
-        ):  # other reals, options, labels or statistics are an error
+        # Other reals, options, labels or statistics on another rank are an error.
+        if not current_communicator().is_single_process:
             current_communicator().check_same(self.references[index].recipe, "options")
 
     def has_images(self, *, required: bool) -> bool:
