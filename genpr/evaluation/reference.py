@@ -84,12 +84,12 @@ class Reference:
         extractors = plan.needs["real"].extractors
         self._main = plan.own if plan.own in extractors else extractors[0]
         self.reals = self.real[self._main]  # which identify the set in a result
-        self.embedder, self._held_out, self._labels = embedder, held_out, labels
+        self.embedder, self._held_out = embedder, held_out
         self._held_out_summary: SideSummary | None = None
         self._notices: tuple[Notice, ...] = ()
         if held_out is not None:
             kept = held_out[plan.own]
-            self._held_out_summary = SideSummary.from_features(kept, Identities.from_features(kept))
+            self._held_out_summary = SideSummary.from_features(kept)
             self._notices = (*decoding_notices("held-out", kept), *kept.notices)
         self._fits: dict[int | None, tuple[FeatureSet, NeighborMetrics]] = {}
         progress = embedder.options.progress
@@ -223,14 +223,14 @@ class Reference:
                         ours, theirs = self._given.get(name), (given or {}).get(name)
                         fakes = fake[plan.extractors[name]].features if theirs is None else theirs
                         value = DISTRIBUTIONS[name].compute(reals, fakes, self._options)
-                        moments = [
-                            f"{role} mean and covariance as given (sha256 {hashlib.sha256(content).hexdigest()[:12]})"
-                            for role, each in (("real", ours), ("fake", theirs))
-                            if each is not None
-                            for content in [
-                                each.mean.cpu().numpy().tobytes() + each.covariance.cpu().numpy().tobytes()
-                            ]
-                        ]
+                        moments = []
+                        for role, each in (("real", ours), ("fake", theirs)):
+                            if each is not None:
+                                content = (each.mean.cpu().numpy(), each.covariance.cpu().numpy())
+                                sha256 = hashlib.sha256(
+                                    b"".join(part.tobytes() for part in content)
+                                ).hexdigest()
+                                moments.append(f"{role} mean and covariance as given (sha256 {sha256[:12]})")
                         found[name] = asdict(replace(value, variant="; ".join(moments) or value.variant))
                 return found
 
