@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -85,10 +85,19 @@ def score_entities(
     closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
     names = CanonicalNames(closed)
     expectations = read_expectations(expected, names, closed, exclude)
-    rows, origin = _answer_rows(found, expectations)
+    rows, ids, origin = _read_records(found, _FOUND, _OF_IMAGES)
+    if (ids is not None) != expectations.has_ids:
+        message = (
+            f"{origin} and {expectations.origin} must both have ids, or both have records in the same order"
+        )
+        raise DataError(message, code="ids-do-not-match", path=origin)
+    table, expected_ids = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
+    answers = table.match(expected_ids, range(len(expected_ids)), len(expected_ids))
+    table.check_complete(expected_ids, answers)
+    table.check_used(expected_ids)
     canonical, unreadable = list[tuple[str, ...] | None](), list[Unreadable]()
     codes = Counter[str]()
-    for expectation, row in zip(expectations.rows, rows, strict=True):
+    for expectation, row in zip(expectations.rows, filter(None, answers), strict=True):
         given = row.values.get("found", row.values.get("answer"))
         answer = _read(row, given, lambda name: names.get(name) is not None)
         if isinstance(answer, Answer):
@@ -97,13 +106,22 @@ def score_entities(
             canonical.append(None)
             codes[answer.code] += 1
             unreadable.append(Unreadable(expectation.id, answer.reason, short(str(given), 200)))
+    notices = []
+    if codes:
+        shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
+        total = f"{len(canonical):,}"
+        notices.append(notice("unreadable-answers", count=f"{codes.total():,}", total=total, shown=shown))
+    every = dict.fromkeys(name for each in canonical for name in each or ())
+    if unlisted := [name for name in every if closed is not None and name not in closed]:
+        count = f"{len(unlisted):,}"
+        notices.append(notice("outside-vocabulary", count=count, shown=some(unlisted, 3)))
     encoded = [json.dumps(None if each is None else sorted(each)) for each in canonical]
     return entity_result(
         expectations,
         canonical,
         closed,
         seed=seed,
-        notices=_answer_notices(codes, canonical, closed),
+        notices=notices,
         summary={"unreadable": tuple(unreadable)},
         fake=_side_of(origin, "answers", encoded),
         device="cpu",
@@ -185,20 +203,6 @@ def _side_of(source: str, what: str, rows: Sequence[str], *rules: str) -> SideSu
 def sha256_of_rows(*rows: str) -> str:
     """sha256 of texts."""
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _answer_notices(
-    codes: Counter[str], found: Sequence[Collection[str] | None], closed: Vocabulary | None
-) -> Iterator[Notice]:
-    """Notices about unreadable answers, and about found names outside the closed vocabulary."""
-    if codes:
-        shown = ", ".join(f"{code} ({count:,})" for code, count in codes.most_common(5))
-        total = f"{len(found):,}"
-        yield notice("unreadable-answers", count=f"{codes.total():,}", total=total, shown=shown)
-    names = dict.fromkeys(name for each in found for name in each or ())
-    unlisted = [] if closed is None else [name for name in names if name not in closed]
-    if unlisted:
-        yield notice("outside-vocabulary", count=f"{len(unlisted):,}", shown=some(unlisted, 3))
 
 
 Records = tuple[Sequence[TableRow], Sequence[str] | None, str]
@@ -316,21 +320,6 @@ def _listed(value: object) -> tuple[str, ...]:
         return outcome.entities
     reason = f"the entities {short(repr(value), 60)} cannot be read ({outcome.reason}); write them as a;b;c"
     raise ValueError(reason)
-
-
-def _answer_rows(source: object, expectations: Expectations) -> tuple[Sequence[TableRow], str]:
-    """The answer to each expectation, in order, and the name of the source."""
-    rows, ids, origin = _read_records(source, _FOUND, _OF_IMAGES)
-    if (ids is not None) != expectations.has_ids:
-        message = (
-            f"{origin} and {expectations.origin} must both have ids, or both have records in the same order"
-        )
-        raise DataError(message, code="ids-do-not-match", path=origin)
-    table, names = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
-    found = table.match(names, range(len(names)), len(names))
-    table.check_complete(names, found)
-    table.check_used(names)
-    return [row for row in found if row is not None], origin
 
 
 def _read(row: TableRow, given: object, known: Callable[[str], bool]) -> Answer | parse_answers.Unreadable:

@@ -225,24 +225,18 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
         except ValueError as error:
             raise _bad(str(path), f"it is not valid JSON ({error})") from error
     elif suffix in {".csv", ".tsv"}:
-        found = _from_csv(path, text)
+        rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
+        if rows and (rows[0][0].lower() == "entity" or rows[0][1:2] in (["alias"], ["aliases"])):
+            rows = rows[1:]
+        found = dict[str, list[str]]()  # one entity may have several lines
+        for entity, *others in rows:
+            if entity or any(others):
+                found.setdefault(entity, []).extend(alias for alias in others if alias)
     else:
         found = [line.strip() for line in text.splitlines() if line.strip()]
     if not found:
         raise _bad(str(path), "it has no names")
     return found
-
-
-def _from_csv(path: Path, text: str) -> dict[str, list[str]]:
-    """An entity and its aliases per line; one entity may have several lines."""
-    rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
-    if rows and (rows[0][0].lower() == "entity" or rows[0][1:2] in (["alias"], ["aliases"])):
-        rows = rows[1:]
-    aliases: dict[str, list[str]] = {}
-    for entity, *others in rows:
-        if entity or any(others):
-            aliases.setdefault(entity, []).extend(alias for alias in others if alias)
-    return aliases
 
 
 Words = Vocabulary | str | os.PathLike[str] | Mapping[str, Sequence[str]] | Iterable[str]

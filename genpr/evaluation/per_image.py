@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError, count_of
 from genpr.evaluation.label_metrics import RecognizedLabels
@@ -103,16 +102,14 @@ class PerImageScores:
         ties: Ties,
     ) -> PerImageScores:
         """Create the record from the reals and fakes of a score, and the values of fakes and reals."""
-        reals, fakes = counted
-        of_fakes, of_reals = rows
-        return cls(
-            result,
-            FakeSamples(_names_of(fakes), **_arrays(of_fakes), identities=_array(fakes.identities)),
-            RealSamples(_names_of(reals), **_arrays(of_reals), identities=_array(reals.identities)),
-            k=dict(k),
-            ties=ties,
-            sides=(reals, fakes),
-        )
+        columns: list[dict[str, Any]] = []
+        for features, of_side in zip(reversed(counted), rows, strict=True):
+            names = features.names or tuple(map(features.name_of, range(len(features))))
+            identities = None if features.identities is None else features.identities.numpy()
+            arrays = {name: tensor.cpu().numpy() for name, tensor in of_side.items()}
+            columns.append({"names": names, "identities": identities, **arrays})
+        fake, real = FakeSamples(**columns[0]), RealSamples(**columns[1])
+        return cls(result, fake, real, k=dict(k), ties=ties, sides=counted)
 
 
 def check_samples(plan: ScorePlan, n_real: int) -> None:
@@ -130,16 +127,3 @@ def check_samples(plan: ScorePlan, n_real: int) -> None:
             "smaller k",
             code="too-few-images",
         )
-
-
-def _names_of(features: FeatureSet) -> tuple[str, ...]:
-    return features.names or tuple(features.name_of(row) for row in range(len(features)))
-
-
-def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-
-
-def _array(tensor: Tensor | None) -> NDArray[np.uint8] | None:
-    found: NDArray[np.uint8] | None = None if tensor is None else tensor.numpy()
-    return found

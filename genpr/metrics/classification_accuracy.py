@@ -243,11 +243,13 @@ def direction_of(
     halves: ClassTotals | None = None,
 ) -> Direction:
     """Results of images with (n,) `labels`; `known` (classes,) counts the training images of the classifier by class."""
-    sizes, totals = (
-        torch.bincount(labels, minlength=len(known)),
-        ClassTotals.from_labels(labels, predicted, len(known)),
-    )
-    return Direction(predicted, totals, null, _chance(sizes, known=known), halves, len(labels))
+    totals, may = ClassTotals.from_labels(labels, predicted, len(known)), (known > 0).cpu().numpy()
+    # Chance levels are those of guesses of a class that the classifier knows, or for accuracy, of the most frequent one.
+    sizes, n_known = totals.requested, max(1, may.sum())
+    rates = ClassTotals(sizes * may / n_known, sizes, may / n_known * sizes.sum()).rates()
+    chance = {name: float(rate) for name, rate in rates.items()}
+    chance["accuracy"] = float((sizes * may).max() / sizes.sum())
+    return Direction(predicted, totals, null, chance, halves, len(labels))
 
 
 def _halves_of(labels: Tensor, seed: int, stream: int) -> Tensor:
@@ -330,25 +332,19 @@ class ConditionalReals:
         voting = class_sizes_like(wanted, there).sum()
         is_nearly_all = float(voting / there.sum()) >= _NEARLY_ALL
         by_as_many = self._by_others if is_nearly_all else self.by_others(wanted)
-        null_of_test = self._null_of_test(fake_sizes, real_sizes, real, classes_of_reals)
+        # Reals classified by other reals, each class weighted by its requested images. No fake of a class without reals
+        # can be right.
+        weights = (fake_sizes / real_sizes.clamp(min=1)).double()[real]
+        by_others = renamed(self._by_others, classes_of_reals)
+        totals = ClassTotals.from_labels(real, by_others, n_classes, weights)
+        lacking = fake_sizes.where(real_sizes == 0, torch.zeros_like(fake_sizes)).double().cpu().numpy()
+        null_of_test = ClassTotals(totals.right, totals.requested + lacking, totals.predicted)
         null_of_train = ClassTotals.from_labels(real, renamed(by_as_many, classes_of_reals), n_classes)
         return Conditional(
             direction_of(requested, of_fakes(), real_sizes, null_of_test, test_halves),
             direction_of(real, of_reals(), fake_sizes, null_of_train, train_halves),
             float(voting / wanted.sum()) if wanted.any() else 1.0,
         )
-
-    def _null_of_test(
-        self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, classes_of_reals: Tensor
-    ) -> ClassTotals:
-        """Reals classified by other reals, each class weighted by its requested images."""
-        weights = (fakes_of / reals_of.clamp(min=1)).double()[real]
-        totals = ClassTotals.from_labels(
-            real, renamed(self._by_others, classes_of_reals), len(fakes_of), weights
-        )
-        # No fake of a class without reals can be right.
-        lacking = fakes_of.where(reals_of == 0, torch.zeros_like(fakes_of))
-        return ClassTotals(totals.right, totals.requested + lacking.double().cpu().numpy(), totals.predicted)
 
     def _halved(
         self, votes: tuple[_Vote, _Vote], requested: Tensor, real: Tensor, n_classes: int
@@ -362,12 +358,3 @@ class ConditionalReals:
             test.append(ClassTotals.from_labels(requested[fakes], votes[0](fakes, in_reals), n_classes))
             train.append(ClassTotals.from_labels(real[reals], votes[1](reals, in_fakes), n_classes))
         return ClassTotals.stacked(test), ClassTotals.stacked(train)
-
-
-def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:
-    """Chance level of each rate, reached without the images."""
-    sizes_of, may = sizes.double().cpu().numpy(), (known > 0).cpu().numpy()
-    uniform = may / max(1, may.sum()) * sizes_of.sum()
-    rates = ClassTotals(sizes_of * may / max(1, may.sum()), sizes_of, uniform).rates()
-    largest = float((sizes_of * may).max() / sizes_of.sum())
-    return {name: float(rate) for name, rate in rates.items()} | {"accuracy": largest}
