@@ -89,48 +89,44 @@ def score_entities_in_images(
     """
     given = EntityOptions(classifier=classifier, **options)
     with memory_limit(given.max_memory):
-        return _score(expected, images, given, Embedder(given))
-
-
-def _score(expected: object, images: object, options: EntityOptions, embedder: Embedder) -> Result:
-    opened = open_input(images, "fake")
-    calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
-    started = time.perf_counter()
-    classifier = _load_classifier(options.classifier, embedder)
-    if options.vocabulary is not None:
-        vocabulary, what = as_vocabulary(options.vocabulary, "vocabulary"), "the vocabulary"
-    elif classifier.classes is None:
-        message = f"{classifier.name} has no fixed classes; give all possible entities with --vocabulary FILE"
-        raise UsageError(message, code="no-vocabulary")
-    else:
-        vocabulary = Vocabulary.of(classifier.classes, origin="<classes>")
-        what = f"the {len(vocabulary):,} classes of {short(classifier.name, 60)}"
-    expectations = read_expectations(
-        expected, CanonicalNames(vocabulary), vocabulary, options.exclude, closed=what
-    )
-    excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
-    if unseen := [name for name in excluded if name not in vocabulary]:
-        message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so images are not searched for them; add them"
-        raise UsageError(message, code="unseen-entities")
-    names, labels = CanonicalNames(vocabulary), None
-    if calibration is not None:
-        labels = read_expectations(options.calibrate_expected, names, vocabulary, closed=None)
-    elif classifier.classes is None:
-        message = f"cosine similarities of {classifier.name} have no default threshold; give labeled (preferably real) images "
-        message += "with --calibrate-on and --calibrate-expected"
-        raise UsageError(message, code="no-thresholds")
-    scorer = classifier.scorer(vocabulary)
-    seconds = {"reading": time.perf_counter() - started}
-    scored = _embedded(opened, "images", expectations, classifier, scorer)
-    labeled = None
-    chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
-    if calibration is not None and labels is not None:
-        labeled = _embedded(calibration, "calibration", labels, classifier, scorer)
-        # Names outside the vocabulary are ignored.
-        rows = [set(row.expected) for row in labeled.expectations.rows]
-        present = torch.tensor([[name in row for name in vocabulary] for row in rows])
-        chosen = calibrate(labeled.scores, present, vocabulary)
-    return _result(scored, chosen, vocabulary, classifier, labeled, seconds)
+        opened = open_input(images, "fake")
+        calibration = None if given.calibrate_on is None else open_input(given.calibrate_on, "real")
+        started = time.perf_counter()
+        model = _load_classifier(given.classifier, Embedder(given))
+        if given.vocabulary is not None:
+            vocabulary, what = as_vocabulary(given.vocabulary, "vocabulary"), "the vocabulary"
+        elif model.classes is None:
+            message = f"{model.name} has no fixed classes; give all possible entities with --vocabulary FILE"
+            raise UsageError(message, code="no-vocabulary")
+        else:
+            vocabulary = Vocabulary.of(model.classes, origin="<classes>")
+            what = f"the {len(vocabulary):,} classes of {short(model.name, 60)}"
+        expectations = read_expectations(
+            expected, CanonicalNames(vocabulary), vocabulary, given.exclude, closed=what
+        )
+        excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
+        if unseen := [name for name in excluded if name not in vocabulary]:
+            message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so images are not searched for them; add them"
+            raise UsageError(message, code="unseen-entities")
+        names, labels = CanonicalNames(vocabulary), None
+        if calibration is not None:
+            labels = read_expectations(given.calibrate_expected, names, vocabulary, closed=None)
+        elif model.classes is None:
+            message = f"cosine similarities of {model.name} have no default threshold; give labeled (preferably real) images "
+            message += "with --calibrate-on and --calibrate-expected"
+            raise UsageError(message, code="no-thresholds")
+        scorer = model.scorer(vocabulary)
+        seconds = {"reading": time.perf_counter() - started}
+        scored = _embedded(opened, "images", expectations, model, scorer)
+        labeled = None
+        chosen = [EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary]
+        if calibration is not None and labels is not None:
+            labeled = _embedded(calibration, "calibration", labels, model, scorer)
+            # Names outside the vocabulary are ignored.
+            rows = [set(row.expected) for row in labeled.expectations.rows]
+            present = torch.tensor([[name in row for name in vocabulary] for row in rows])
+            chosen = calibrate(labeled.scores, present, vocabulary)
+        return _result(scored, chosen, vocabulary, model, labeled, seconds)
 
 
 @dataclass(frozen=True)

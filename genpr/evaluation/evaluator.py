@@ -267,7 +267,7 @@ class Evaluator:
     @property
     def content(self) -> str:
         """Hash of the contents of the reals, independent of their order."""
-        return self._reference.content
+        return self._reference.described_reals[1].content
 
     @property
     def n_real(self) -> int:

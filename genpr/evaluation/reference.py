@@ -130,15 +130,10 @@ class Reference:
         self._label_scorer = None if labels is None else LabelScorer(labels, self.reals, plan, embedder)
 
     @cached_property
-    def _described_reals(self) -> tuple[Identities, SideSummary]:
+    def described_reals(self) -> tuple[Identities, SideSummary]:
         """Hashes and facts of the reals, which a control does not need."""
         identities = Identities.from_features(self.reals)
         return identities, SideSummary.from_features(self.reals, identities)
-
-    @property
-    def content(self) -> str:
-        """Hash of the contents of the reals, independent of their order."""
-        return self._described_reals[1].content
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -163,7 +158,7 @@ class Reference:
             "seed": embedder.options.seed,
             "max_images": embedder.options.max_images,
             **({"decoding": decoding} if any(decoding.values()) else {}),
-            "real": self._described_reals[1].order,
+            "real": self.described_reals[1].order,
             "held_out": None if held_out is None else held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
             **({} if plan.statistics is None else {"statistics": plan.statistics.content}),
@@ -319,7 +314,7 @@ class Reference:
         n_real = len(self.reals) if self.reals.statistics is None else None
         if plan.statistics is not None and plan.protocol.reference_statistics is None:
             n_real = plan.statistics.count  # the number of images behind the moments
-        of_reals, fake_ids = self._described_reals, Identities.from_features(fakes)
+        of_reals, fake_ids = self.described_reals, Identities.from_features(fakes)
         evidence = Evidence(
             plan=plan,
             reals=self.reals,
