@@ -122,7 +122,7 @@ def _readings(
     real_balls, fake_balls = _balls()
     of_reals, of_fakes = _sq_radii(within, real_balls), _sq_radii(among, fake_balls)
     own = _sq_radii(within, map(BallKind, KS))
-    shares = {ball: float((_inside(within, sq, dim=0) > 1).mean()) for ball, sq in own.items()}
+    shares = {ball: float((_inside(within, sq, dim=0) > 1).double().mean()) for ball, sq in own.items()}
     if len(fake) < len(real):
         points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
         find = partial(covered_share_of_subsets, points, NeighborLists.none(points.features), len(fake))

@@ -66,6 +66,7 @@ def test_near_duplicates_explain_zeros_instead_of_missing_overlap():
     real, fake = (rows + 1e-4 * rng.normal(size=rows.shape) for rows in (real, fake))
     found, result = codes(real, fake)
     assert result["precision"] == result["coverage"] == 0
+    assert result.notices[0].code == "near-duplicates"
     assert "near-duplicates" in found
     assert "no-overlap" not in messages_of(result)
 
@@ -77,6 +78,10 @@ def test_shrinkage_is_reported(images):
     found, result = codes(real, shrunk.reshape(other.shape))
     assert found == {"shrinkage"}
     assert "0.70 times as large" in messages_of(result)["shrinkage"]
+    # Of fewer fakes, whose balls are larger, density and recall show it.
+    found, result = codes(real, 0.5 * (kinds[:80] + kinds.mean(axis=0)).reshape(-1, 24))
+    assert found == {"shrinkage"}
+    assert "while recall is" in messages_of(result)["shrinkage"]
 
 
 def test_missing_modes_are_reported(images):

@@ -3,6 +3,7 @@
 import json
 import pickle
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,6 +203,13 @@ def test_statistics_of_other_features_are_an_error(rng, tmp_path):
     for options in ({"extractor": "gabor"}, {"metrics": ["fid"]}, {"metrics": ["fd", "fid"]}):
         with raising(FeatureError, "other-extractor"):
             genpr.score(held, images, **options)
+
+    # fid would else be of real images, though the file has Inception features of another resize rule.
+    info = ExtractorInfo("inception@torch-bilinear", 2048, "torch-bilinear-299", "a" * 64, comparable=True)
+    variant = FeatureMoments("v/mu", np.zeros(2048), np.eye(2048), info)
+    both = replace(held, moments=(*held.moments, variant))
+    with raising(FeatureError, "other-extractor"):
+        genpr.score(images, images, extractor="pixels", metrics=["fd", "fid"], reference_statistics=both)
 
 
 FACTORY = """
