@@ -95,6 +95,14 @@ def test_seed_selects_the_rows_that_a_protocol_uses(change_protocol, rng):
     assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
 
 
+def test_rows_of_parts_of_sets_are_in_no_notice(change_protocol, rng):
+    change_protocol("dgm-eval", max_rows=60)
+    real = rng.normal(size=(100, 6)).astype(np.float32)
+    for protocol, is_reported in (("genpr", True), ("dgm-eval", False)):
+        result = genpr.score(real, real[:80] + np.float32(1e-6), protocol=protocol, metrics=COUNTS.split())
+        assert ("near-copies" in {item.code for item in result.notices}) == is_reported
+
+
 def test_seed_selects_rows_of_features_that_protocols_share(change_protocol, rng):
     change_protocol("kynkaanniemi2019", n_real=40, n_fake=30)
     real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)

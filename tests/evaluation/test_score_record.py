@@ -66,6 +66,9 @@ def test_seed_selects_the_subset_of_images_and_of_features(write_images, rng):
         assert (first.max_images, other.seed) == (20, 5)
     chosen = features[choose_rows(30, 20, 5)]
     assert other.real.content == genpr.score(chosen, chosen, metrics=["precision"]).real.content
+    turned = genpr.score(chosen, chosen[::-1].copy(), metrics=["precision"])
+    assert turned.fake.content == turned.real.content
+    assert turned.fake.order != turned.real.order
 
 
 CHOSEN = [{"k": 4}, {"ties": "strict"}, {"metrics": ["recall", "kd"]}, {"protocol": "prdc"}]
