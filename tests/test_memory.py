@@ -1,7 +1,6 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from raising import raising
@@ -99,20 +98,6 @@ def test_rows_are_in_memory_if_possible_and_otherwise_mapped(scratch, monkeypatc
     monkeypatch.setattr(memory, "free_memory", lambda _device=None: 2 * 700 * 4)
     monkeypatch.setattr(memory, "private_folder", lambda *_: pytest.fail("mapped without need"))
     empty_rows(100, 7, torch.float32)
-
-
-_FORMS = {
-    "float16": lambda x: x.astype(np.float16),
-    "float64": lambda x: x.astype(np.float64),
-    "big-endian": lambda x: x.astype(">f4"),
-    "every second row": lambda x: x.repeat(2, axis=0)[::2],
-    "columns first": np.asfortranarray,
-    "int8": lambda x: x.astype(np.int8),
-    "double tensor": lambda x: torch.from_numpy(x).double(),
-    "bfloat16 tensor": lambda x: torch.from_numpy(x).bfloat16(),
-    "half tensor": lambda x: torch.from_numpy(x).half(),
-    "columns first tensor": lambda x: torch.from_numpy(x.T.copy()).T,
-}
 
 
 # Limits of containers and jobs, in folders laid out as Linux lays them out.

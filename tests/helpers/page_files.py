@@ -16,7 +16,7 @@ from toy_networks import write_statistics
 
 import genpr
 
-N_CLASSED, N_PLAIN, N_PAIRED = 100, 60, 12
+N_CLASSED, N_PLAIN, N_PAIRED = 52, 30, 12
 """Images of folders with classes (two, halves), of other folders, and of those with prompts or pairs."""
 _NETWORK = """
 class MeanColor:
@@ -71,8 +71,10 @@ def build(folder):
         _folder(folder / "runs/7/samples" / name, N_PLAIN, seed)
         (folder / "runs/7/samples" / name / "COMPLETE").touch()
     paired = "images samples train val recon val2014 adm10k imagenet/val coco/val2014 bird"
+    paired += " imagenet-val-prc train50k"
     for seed, name in enumerate(paired.split(), 30):
         _folder(folder / name, N_PAIRED, seed)
+    shutil.make_archive(str(folder / "data"), "zip", folder / "train")
     _write_arrays(folder)
     _write_archives(folder)
     _write_texts(folder)

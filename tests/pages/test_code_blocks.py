@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -17,11 +18,13 @@ import page_files
 import pytest
 import torch
 from page_files import N_PAIRED, N_PLAIN
-from toy_networks import Pipe, StyleGAN, use_toy_networks
+from toy_networks import WIDTH, Pipe, StyleGAN, use_toy_networks
 
 import genpr
 from genpr.checkpoints.generator import GeneratedImages
 from genpr.cli.main import cli, run
+from genpr.evaluation import protocols
+from genpr.features.representations import FDR6
 from genpr.integrations.callback import GenprCallback
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +49,8 @@ NOT_RUN = {
 SMALLER = {
     "--n 5000": f"--n {N_PLAIN}",
     "--n 2000": f"--n {N_PLAIN}",
-    "--max-images 10000": "--max-images 50",
+    "--max-images 10000": "--max-images 25",
+    " --per-class": " --per-class --min-per-class 20",
     "{0000..1023}": "{0000..0001}",
     "--prepare center-crop:256": "--prepare center-crop:32",
     "genpr watch": "genpr watch --once --settle 0",  # would run until it is interrupted
@@ -54,12 +58,17 @@ SMALLER = {
 }
 """Replacements that make commands smaller."""
 SMALLER_IN_PYTHON = {"n=5000": "n=20", "n=2000": "n=20", "until=100": "until=1", "settle=30": "settle=0"}
+SMALLER_IN_PYTHON["score_classes("] = "score_classes(min_per_class=20, fake="
 COMPILED = {
     "training": "an outline of scripts/train_gan.py",
 }
 """Pages whose Python is only compiled, and why."""
 RUN_ELSEWHERE = ("train_one_step", "real_loader", "Trainer(")
 """Blocks of docs/integrations.md that run in tests/integrations/test_docs.py."""
+
+
+TABLE = TEXTS["protocols"].partition("| verified how |")[2].partition("\n\n")[0]
+"""Commands for the repositories of papers."""
 
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -162,6 +171,40 @@ def test_commands_run(name, place, capsys):
             Path(target).write_text(shown.out)
 
 
+@pytest.mark.parametrize("line", re.findall(r"`(genpr [^`]+)`", TABLE))
+def test_command_for_a_repository_runs(line, files, monkeypatch, capsys):
+    use_toy_networks(monkeypatch, captions=N_PAIRED)
+    monkeypatch.chdir(files)
+    arguments = shlex.split(line)[1:]
+    assert run([*arguments, "--json"]) == 0, capsys.readouterr().err
+    result = json.loads(capsys.readouterr().out)
+    if arguments[0] == "stats":
+        assert {moments["dim"] for moments in result["moments"]} == {WIDTH}
+        assert result["n"] == len([*pngs(Path(arguments[1]))])
+        return
+    for found in result.get("results", {"": result}).values():  # of a panel, or the only one
+        assert all(np.isfinite(metric["value"]) for metric in found["metrics"].values())
+        if "--protocol" in arguments and "--metrics" not in arguments and arguments[0] == "score":
+            name = arguments[arguments.index("--protocol") + 1]
+            assert {*protocols.find_protocol(name).metrics} == found["metrics"].keys()
+
+
+def test_every_repository_has_a_command_and_a_verification():
+    rows = re.findall(r"^\| .+ \|$", TABLE, re.MULTILINE)
+    assert len(rows) >= 17
+    for row in rows:
+        assert re.match(r"\| [^|]+ \| `.+ \| `genpr .+ \| a", row), row
+
+
+def test_files_of_fdr6_equal_those_on_its_page():
+    rows = re.findall(
+        r"^\| `(\w+)` \| `([^`]+)` \| ([\d.]+) \| `([^`]+)` \|$", TEXTS["representations"], re.MULTILINE
+    )
+    assert [(name, of, float(fd), file) for name, of, fd, file in rows] == [
+        (each.name, each.extractor, each.validation_fd, each.statistics) for each in FDR6
+    ]
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if blocks(name, {"sh"})])
 def test_scripts_call_commands_with_options_that_exist(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -247,7 +290,7 @@ def names_of(name, monkeypatch):
     if name == "align":
         names["other"] = genpr.align("samples/", "captions.txt")
     if name == "classes":
-        names |= {"images": torch.from_numpy(pixels), "labels": ["cat"] * 50 + ["dog"] * 50}
+        names |= {"images": torch.from_numpy(pixels), "labels": ["cat"] * 26 + ["dog"] * 26}
     if name == "entities":
         names |= {"reference_text": "Armstrong on the Moon", "context": "Armstrong", "answer": "cat, dog"}
     if name == "generators":
