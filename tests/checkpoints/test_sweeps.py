@@ -15,7 +15,7 @@ from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.compare_tables import sweep_table
 from genpr.report.files import check_sweep, write_sweep
 
-OPTIONS = {"control": False, "device": "cpu"}
+OPTIONS = {"control": False, "device": "cpu", "metrics": ["precision", "recall"]}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
 
 
@@ -193,7 +193,7 @@ def test_invalid_sweeps_are_errors(settings, evaluator, reals, fakes):
     with raising(UsageError, "bad-setting"):
         sweep(evaluator, settings)
     with raising(UsageError, "no-tradeoff"):
-        sweep(genpr.Evaluator(reals, metrics=["precision", "density"], **OPTIONS), fakes)
+        sweep(genpr.Evaluator(reals, **OPTIONS | {"metrics": ["precision", "density"]}), fakes)
     with pytest.raises(DataError, match=r"^at psi = 0.5: "):
         sweep(evaluator, {0.5: fakes[0.5][:, :3]})
 
