@@ -39,15 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": {"distributed", "evaluation", "features", "images", "metrics"},
     "demo": set(),
     "doctor": {"evaluation", "metrics"},
-    "report": {
-        "checkpoints",
-        "conditional",
-        "distributed",
-        "evaluation",
-        "features",
-        "images",
-        "metrics",
-    },
+    "report": {"checkpoints", "conditional", "distributed", "evaluation", "features", "images", "metrics"},
     "integrations": {"checkpoints", "distributed", "evaluation", "features", "images", "metrics"},
     "cli": {"*"},
 }

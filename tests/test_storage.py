@@ -10,13 +10,7 @@ from raising import raising
 from safetensors.torch import load_file
 
 from genpr.errors import DataError, UsageError
-from genpr.storage import (
-    atomic_path,
-    check_output,
-    load_tensors,
-    marked_by,
-    save_tensors,
-)
+from genpr.storage import atomic_path, check_output, load_tensors, marked_by, save_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),

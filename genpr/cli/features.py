@@ -18,10 +18,7 @@ class FeatureFlags(EmbedOptions):
     """Options of embedding, with the extractor and the shard."""
 
     extractor: str | None = option(
-        None,
-        EXTRACTOR,
-        unset="inception, or that of the feature files",
-        metavar="NAME",
+        None, EXTRACTOR, unset="inception, or that of the feature files", metavar="NAME"
     )
     shard: str | None = option(
         None,

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from genpr.cli.console import (
-    RESULT_PRINTED,
-    print_stderr,
-    print_stdout,
-    progress_bars,
-)
+from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout, progress_bars
 from genpr.cli.options import INPUT, GroupedCommand, SourceType, follow_symlinks, option_group
 from genpr.errors import similar, some
 from genpr.features.options import option
@@ -189,10 +184,7 @@ class ScoreOutput(PageOutput):
         (), "Exit with code 5 if a metric is below X.", group="output", **LIMITS
     )
     fail_over: Sequence[tuple[str, float]] = option(
-        (),
-        "Exit with code 5 if a metric is above X, such as fid=10.",
-        group="output",
-        **LIMITS,
+        (), "Exit with code 5 if a metric is above X, such as fid=10.", group="output", **LIMITS
     )
 
     def check_files(self) -> None:

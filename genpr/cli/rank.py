@@ -38,9 +38,7 @@ class RankFlags(CheckpointFlags):
         metavar="NAME",
     )
     from_results: bool = option(
-        False,
-        "Rank results that `genpr score --json` wrote, given as files without REAL.",
-        flag="--results",
+        False, "Rank results that `genpr score --json` wrote, given as files without REAL.", flag="--results"
     )
 
 

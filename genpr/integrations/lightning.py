@@ -9,13 +9,7 @@ from typing import Any, Unpack
 from genpr.distributed import barrier
 from genpr.errors import ResourceError, UsageError
 from genpr.features.options import shared_options, takes_options
-from genpr.integrations.callback import (
-    CallbackKeywords,
-    CallbackOptions,
-    GenprCallback,
-    History,
-    Images,
-)
+from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback, History, Images
 from genpr.validation import check_seconds
 
 try:

@@ -194,8 +194,4 @@ def _panel_table(panel: PanelResult, values: Mapping[str, Texts]) -> dict[str, A
         ]
         lines.append({"name": name, "cells": cells})
     better = {name: ALL_METRICS[name].better if name in ALL_METRICS else "lower" for name in columns}
-    return {
-        "columns": {name: _BETTER[each] for name, each in better.items()},
-        "lines": lines,
-        "nulls": (),
-    }
+    return {"columns": {name: _BETTER[each] for name, each in better.items()}, "lines": lines, "nulls": ()}

@@ -35,10 +35,7 @@ _BETTER = {"higher": "higher", "lower": "lower", "at null": "near perfect"}
 
 
 def html_report(
-    result: Result,
-    galleries: Sequence[Gallery] = (),
-    *,
-    classes: ClassScores | None = None,
+    result: Result, galleries: Sequence[Gallery] = (), *, classes: ClassScores | None = None
 ) -> str:
     """A result as one self-contained page: no other file, no network, light or dark as the reader prefers.
 

@@ -7,13 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from genpr.errors import count_of, printable, some
-from genpr.evaluation.result import (
-    EntitySummary,
-    LabelSummary,
-    Result,
-    SideSummary,
-    StatisticsSummary,
-)
+from genpr.evaluation.result import EntitySummary, LabelSummary, Result, SideSummary, StatisticsSummary
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD, MetricValue

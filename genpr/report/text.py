@@ -79,11 +79,7 @@ def number(value: float | None, missing: str = "-") -> str:
 
 
 def interval(
-    ends: tuple[float, float] | None,
-    between: str = " - ",
-    missing: str = "-",
-    *,
-    as_values: bool = False,
+    ends: tuple[float, float] | None, between: str = " - ", missing: str = "-", *, as_values: bool = False
 ) -> str:
     """Both ends with three decimals, or in the format of `number`, also where three decimals would show little of them."""
     if ends is None:

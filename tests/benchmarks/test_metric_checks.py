@@ -44,8 +44,7 @@ def test_recorded_results_give_the_recorded_tables():
 
 
 @pytest.mark.parametrize(
-    "case",
-    [Case("mean+outlier", "outlier among the reals", 8, 0.0), Case("cube-n", "", 8, 100.0)],
+    "case", [Case("mean+outlier", "outlier among the reals", 8, 0.0), Case("cube-n", "", 8, 100.0)]
 )
 def test_values_equal_recorded_ones(case):
     names = [name for names in KINDS.values() for name in names]

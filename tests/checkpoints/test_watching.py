@@ -490,9 +490,7 @@ def test_log_of_another_recipe_is_an_error_also_if_nothing_is_new(
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"real": "0"}, {"seed": 7}, {"recipe": {"k": 3}}, {"n_real": 5, "n_fake": 7}],
-    ids=str,
+    "changes", [{"real": "0"}, {"seed": 7}, {"recipe": {"k": 3}}, {"n_real": 5, "n_fake": 7}], ids=str
 )
 def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_lines, changes):
     first, second = map(json.loads, two_lines.splitlines())

@@ -59,9 +59,7 @@ SMALLER = {
 """Replacements that make commands smaller."""
 SMALLER_IN_PYTHON = {"n=5000": "n=20", "n=2000": "n=20", "until=100": "until=1", "settle=30": "settle=0"}
 SMALLER_IN_PYTHON["score_classes("] = "score_classes(min_per_class=20, fake="
-COMPILED = {
-    "training": "an outline of scripts/train_gan.py",
-}
+COMPILED = {"training": "an outline of scripts/train_gan.py"}
 """Pages whose Python is only compiled, and why."""
 RUN_ELSEWHERE = ("train_one_step", "real_loader", "Trainer(")
 """Blocks of docs/integrations.md that run in tests/integrations/test_docs.py."""

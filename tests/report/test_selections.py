@@ -11,11 +11,7 @@ import genpr
 from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report.page import Picture
-from genpr.report.selections import (
-    select_by_realism,
-    select_likely_copies,
-    select_modes,
-)
+from genpr.report.selections import select_by_realism, select_likely_copies, select_modes
 
 KS = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
 OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
