@@ -226,19 +226,25 @@ class Sampler:
         check_count(dim, "latent_dim", minimum=1)
         # On the CPU, so that latents are equal on all devices.
         latents = torch.randn(n, dim, generator=torch.Generator().manual_seed(chosen.seed), device="cpu")
-        labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
+        labels, device = chosen.labels, device_of(target, chosen.device, who)
+        rows: Tensor | None = None  # a copy of the labels
+        if labels is not None:
+            check_unmasked(labels, "labels")
+            try:
+                rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
+            except (TypeError, ValueError, RuntimeError):
+                rows = torch.empty(())
+            if not is_plain(rows) or rows.ndim not in {1, 2} or len(rows) != n:
+                text = f"labels must be numbers (n,) or (n, c) with one row for each of {n} images, not {type(labels).__name__}"
+                raise UsageError(text, code="generator-labels")
+            rows = rows.detach().cpu().clone()
         if styled:
             rule = rule or W_RULE
-            _label_keyword(target.mapping, who, labels)
+            _label_keyword(target.mapping, who, rows)
         else:
-            keywords = [chosen.axis] * (rule is None) + ["labels"] * (labels is not None)
+            keywords = [chosen.axis] * (rule is None) + ["labels"] * (rows is not None)
             _check_call(target, who, ["latents"], keywords)
-        return cls(target, name, latents, labels, rule, device, chosen, loaded)
-
-    @property
-    def n(self) -> int:
-        """Images per setting."""
-        return len(self.latents)
+        return cls(target, name, latents, rows, rule, device, chosen, loaded)
 
     def images(self, setting: Setting) -> GeneratedImages:
         """The images at a setting, drawn again in every iteration.
@@ -276,7 +282,7 @@ class Sampler:
         known = [each for each in hashes if each is not None]
         return {
             "name": self.name,
-            "n": self.n,
+            "n": len(self.latents),
             "latent_dim": self.latents.shape[1],
             "seed": chosen.seed,
             "axis": chosen.axis,
@@ -303,7 +309,7 @@ class GeneratedImages(CountedBatches):
     clamped: float | None = field(default=None, init=False)
 
     def __len__(self) -> int:
-        return self.sampler.n
+        return len(self.sampler.latents)
 
     @property
     def name(self) -> str:
@@ -331,7 +337,7 @@ class GeneratedImages(CountedBatches):
         if _is_styled(generator) and chosen.axis == "psi":
             generator = _Styled(sampler, float(self.setting) if sampler.rule == W_RULE else 1.0)
         clamped = 0.0
-        for batch, start in enumerate(range(0, sampler.n, step)):
+        for batch, start in enumerate(range(0, len(self), step)):
             who = f"generator {self.name!r}, batch {batch},"
             part = slice(start, start + step)
             z = sampler.latents[part]
@@ -348,7 +354,7 @@ class GeneratedImages(CountedBatches):
                 images, share = to_uint8(output, expected=len(z), image_range=chosen.image_range, who=who)
             clamped += share * len(images)
             yield images
-        self.clamped = clamped / sampler.n
+        self.clamped = clamped / len(self)
 
 
 @takes_options(SamplerOptions)
@@ -460,21 +466,6 @@ def _checked(options: SamplerOptions, n: int) -> SamplerOptions:
         if axis != "psi":
             raise UsageError(f"the rule {options.rule} sets psi, so it cannot vary {axis!r}", code="bad-axis")
     return replace(options, image_range=checked_range(options.image_range))
-
-
-def _label_tensor(labels: object, n: int) -> Tensor | None:
-    """A copy of labels as a tensor (n,) or (n, c)."""
-    if labels is None:
-        return None
-    check_unmasked(labels, "labels")
-    try:
-        rows = torch.as_tensor(labels if isinstance(labels, Tensor) else np.asarray(labels))
-    except (TypeError, ValueError, RuntimeError):
-        rows = torch.empty(())
-    if not is_plain(rows) or rows.ndim not in {1, 2} or len(rows) != n:
-        text = f"labels must be numbers (n,) or (n, c) with one row for each of {n} images, not {type(labels).__name__}"
-        raise UsageError(text, code="generator-labels")
-    return rows.detach().cpu().clone()
 
 
 def _check_generator(generator: object, who: str) -> None:

@@ -194,17 +194,15 @@ def _checked(record: Any) -> Record:  # noqa: ANN401 - anything that was read fr
 
 def differences(before: Record, after: Record) -> list[str]:
     """The names of facts that must be equal for two scores in one log, but differ; facts that `after` lacks are left out."""
-    old, new = _comparable(before), _comparable(after)
+    facts = []
+    for record in (before, after):
+        found = {key: record.get(key) for key in _COMPARABLE}
+        generator = named_by_code(record.get("generator") or {})
+        found |= {f"generator.{key}": generator[key] for key in generator if key not in _PER_CHECKPOINT}
+        facts.append(found | {f"recipe.{key}": value for key, value in (record.get("recipe") or {}).items()})
+    old, new = facts
     names = [name for name in {**new, **old} if name.partition(".")[0] in after]
     return [name for name in names if new.get(name) != old.get(name)]
-
-
-def _comparable(record: Record) -> dict[str, Any]:
-    """Facts that must be equal, with those of a generator and of the recipe as separate entries."""
-    generator = named_by_code(record.get("generator") or {})
-    facts = {f"generator.{key}": value for key, value in generator.items() if key not in _PER_CHECKPOINT}
-    facts |= {f"recipe.{key}": value for key, value in (record.get("recipe") or {}).items()}
-    return {key: record.get(key) for key in _COMPARABLE} | facts
 
 
 def settings_of(evaluator: Evaluator) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.options import GroupedGroup, cache_dir, grouped_option, option_group
+from genpr.cli.options import GroupedCommand, cache_dir, grouped_option, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, count_of, printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-@click.group(cls=GroupedGroup, name="cache")
+@click.group(name="cache")
 def command() -> None:
     """Show the cached features of images, or remove those that have not been used recently.
 
@@ -32,7 +32,7 @@ def command() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-@command.command(name="list", short_help="Show the contents by extractor.")
+@command.command(cls=GroupedCommand, name="list", short_help="Show the contents by extractor.")
 @cache_dir
 @option_group(TextOutput, "output", without={"quiet"})
 def list_folders(*, cache_dir: Path | None, output: TextOutput) -> None:
@@ -70,7 +70,7 @@ def list_folders(*, cache_dir: Path | None, output: TextOutput) -> None:
     output.show_record({"path": str(root), "size": total, "folders": rows}, text)
 
 
-@command.command(short_help="Remove features that have not been used recently.")
+@command.command(cls=GroupedCommand, short_help="Remove features that have not been used recently.")
 @grouped_option("--max-size", metavar="SIZE", help="Size to reduce the cache to, such as 5GB or 500MiB.")
 @grouped_option("--older-than", metavar="AGE", help="Remove features not used for this time: 12h, 30d, 8w.")
 @grouped_option("-n", "--dry-run", is_flag=True, help="Only report what would be removed.")

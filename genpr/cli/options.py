@@ -97,12 +97,6 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(rows, col_max=_MAX_COLUMN)
 
 
-class GroupedGroup(click.Group):
-    """A group of such commands."""
-
-    command_class = GroupedCommand
-
-
 def grouped_option(*flags: str, **attributes: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - as click.option
     """`click.option` with a group."""
     return click.option(*flags, cls=GroupedOption, **attributes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.cli.console import print_stderr, print_stdout, progress_bars
-from genpr.cli.options import GroupedGroup, click_option, option_group
+from genpr.cli.options import GroupedCommand, click_option, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, WeightsError, printable, short, similar, some
 from genpr.features.options import EmbedOptions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from genpr.features.weights import WeightsFile
 
 
-@click.group(cls=GroupedGroup, name="weights")
+@click.group(name="weights")
 def command() -> None:
     """List, download and verify the weights of the extractors.
 
@@ -29,7 +29,7 @@ def command() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-@command.command(name="list", short_help="List all known files.")
+@command.command(cls=GroupedCommand, name="list", short_help="List all known files.")
 @option_group(TextOutput, "output", without={"quiet"})
 def list_files(*, output: TextOutput) -> None:
     """List all known files with extractors, size and license, and whether they are on this machine."""
@@ -51,7 +51,7 @@ def list_files(*, output: TextOutput) -> None:
     output.show_record(rows, listing(shown, ("name",)))
 
 
-@command.command(short_help="Download weights, by extractor or file name.")
+@command.command(cls=GroupedCommand, short_help="Download weights, by extractor or file name.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click_option(EmbedOptions.__dataclass_fields__["offline"], group="common")
 @click_option(TextOutput.__dataclass_fields__["quiet"])
@@ -66,7 +66,7 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
         print_stdout(printable(f"{entry.name}  {path}"))
 
 
-@command.command(short_help="Verify the downloaded files.")
+@command.command(cls=GroupedCommand, short_help="Verify the downloaded files.")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the downloaded files, and print one line for each.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,8 @@ import torch
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.result import Result
-from genpr.features.inputs import OpenedImages
-from genpr.features.source_features import Embedder
-from genpr.images.arrays import MAX_OUTSIDE, ArraySource, ImageRange, to_levels, widened
+from genpr.images.arrays import MAX_OUTSIDE, ImageRange, to_levels, widened
 from genpr.validation import check_unmasked, is_plain
 
 
@@ -36,14 +33,6 @@ def given_evaluator(real: object, options: ScoreOptions, chosen: Collection[str]
         text = "intervals=True needs an Evaluator that was created with intervals"
         raise UsageError(text, code="bad-option")
     return real
-
-
-def planned(options: ScoreOptions) -> tuple[ScorePlan, Embedder]:
-    """The plan of a score and the embedder, before there are any images."""
-    options = with_pinned([options])
-    nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"))
-    plan = ScorePlan.from_options(OpenedImages(nothing, on_disk=False), options)
-    return plan, Embedder(replace(options, cache=False))
 
 
 def warn_no_overlap(result: Result) -> None:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, Literal, NoReturn, Self
 
 import torch
@@ -18,7 +18,7 @@ from genpr.distributed import barrier, single_process
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
-from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.result import Result
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
@@ -26,11 +26,11 @@ from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import keywords_of, shared_options, takes_options
 from genpr.features.source_features import FROM_FILE, Embedder, ExtractorLike
-from genpr.images.arrays import ImageRange, checked_range
+from genpr.images.arrays import ArraySource, ImageRange, checked_range
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, in_order
 from genpr.images.source import open_source
-from genpr.integrations.common import as_uint8, given_evaluator, planned, warn_no_overlap
+from genpr.integrations.common import as_uint8, given_evaluator, warn_no_overlap
 from genpr.validation import check_flag, check_seconds, entry_point, is_plain
 
 try:
@@ -45,24 +45,6 @@ except ModuleNotFoundError as error:
 _STATES = ("real_rows", "fake_rows")
 _HASH = 32
 _HEAD = _HASH + 12  # with width, height and flags as int32
-
-
-def _extractor_of(plan: ScorePlan) -> ExtractorLike:
-    """The single network of a plan."""
-    extractors = tuple(dict.fromkeys(plan.extractors.values()))
-    if len(extractors) > 1:
-        names = ", ".join(f"{name} ({extractor})" for name, extractor in plan.extractors.items())
-        raise UsageError(
-            f"a metric object uses a single network, but these metrics need {len(extractors)}: {names}; use one object per network",
-            code="several-extractors",
-        )
-    if extractors[0] == FROM_FILE:
-        raise UsageError(
-            "the real features do not record their extractor, so images cannot be embedded in the same way; create the "
-            "Evaluator with extractor=NAME",
-            code="unlabeled-features",
-        )
-    return extractors[0]
 
 
 _OF_SCORE = {each.name for each in fields(ScoreOptions)}
@@ -143,12 +125,32 @@ class PrecisionRecallDensityCoverage(Metric):
         self._given: Evaluator | None = None
         if real is not None:
             self._given = given_evaluator(real, self._options, own)
-        plan, self._embedder = (
-            (self._given.plan, self._given.embedder) if self._given else planned(self._options)
-        )
+        if self._given is not None:
+            plan, self._embedder = self._given.plan, self._given.embedder
+        else:
+            pinned, nothing = (
+                with_pinned([self._options]),
+                torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"),
+            )
+            source = OpenedImages(ArraySource("<real images>", nothing), on_disk=False)
+            plan = ScorePlan.from_options(source, pinned)
+            self._embedder = Embedder(replace(pinned, cache=False))
         self._names = tuple(plan.extractors)
-        # In a list, since a network would otherwise become a submodule.
-        self._extractors = [_extractor_of(plan)]
+        # A list, since a network would otherwise become a submodule.
+        self._extractors: list[ExtractorLike] = list(dict.fromkeys(plan.extractors.values()))
+        if len(self._extractors) > 1:
+            names = ", ".join(f"{name} ({extractor})" for name, extractor in plan.extractors.items())
+            raise UsageError(
+                f"a metric object uses a single network, but these metrics need {len(self._extractors)}: {names}; use one object "
+                "per network",
+                code="several-extractors",
+            )
+        if self._extractors == [FROM_FILE]:
+            raise UsageError(
+                "the real features do not record their extractor, so images cannot be embedded in the same way; create the "
+                "Evaluator with extractor=NAME",
+                code="unlabeled-features",
+            )
         self._fitted: tuple[bytes, Evaluator] | None = None
         self._info: ExtractorInfo | None = None
         self.result: Result | None = None

@@ -122,38 +122,31 @@ class Cell:
 
 
 def lines_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """The results with all values, in the given order."""
-    lines = []
+    """The results with all values and their differences from the first one, in the given order."""
+    lines, first = list[dict[str, Any]](), next(iter(comparison.results.values()))
     for index, (name, result) in enumerate(comparison.results.items(), 1):
+        cells = []
+        for metric in comparison.metrics:
+            found, value = result.metrics[metric], result[metric]
+            cell = Cell(number(value), _ends(found))
+            if index > 1 and recipe_of(result)[metric] != recipe_of(first)[metric]:
+                cell = replace(cell, verdict="not the same metric")
+            elif index > 1:
+                contrast, size, half = comparison.contrast(name, metric), abs(value - first[metric]), 0.0
+                if contrast is not None:
+                    half = (contrast.interval.high - contrast.interval.low) / 2
+                digits = f"{size:.4f}" if size < _SMALL <= half else number(size)
+                difference = f"{'−' if value < first[metric] else '+'}{digits}"
+                below = difference if contrast is None else f"{difference} ± {number(half)}"
+                verdict, quality = verdict_of(comparison, name, metric)
+                cell = replace(cell, below=[below], verdict=verdict, quality=quality)
+            cells.append(cell)
         source = result.fake.source  # "<fake images>" is a source in memory
         facts = f"{result.fake.n:,} images" + ("" if source.startswith("<") else f" of {source}")
-        cells = [_cell(comparison, name, metric) for metric in comparison.metrics]
-        summary, _ = interpret(result)
-        lines.append({"name": f"{index} {name}", "facts": facts, "summary": summary, "cells": cells})
+        lines.append(
+            {"name": f"{index} {name}", "facts": facts, "summary": interpret(result)[0], "cells": cells}
+        )
     return lines
-
-
-def _cell(comparison: Comparison, name: str, metric: str) -> Cell:
-    """A value with its interval, and its difference from the first result."""
-    (first_name, first), result = next(iter(comparison.results.items())), comparison.results[name]
-    found, reference = result.metrics[metric], first.metrics[metric]
-    cell = Cell(number(found.value), _ends(found))
-    if name == first_name:
-        return cell
-    if recipe_of(result)[metric] != recipe_of(first)[metric]:
-        return replace(cell, verdict="not the same metric")
-    contrast, (verdict, quality) = comparison.contrast(name, metric), verdict_of(comparison, name, metric)
-    size, half = abs(found.value - reference.value), 0.0
-    if contrast is not None:
-        half = (contrast.interval.high - contrast.interval.low) / 2
-    digits = f"{size:.4f}" if size < _SMALL <= half else number(size)
-    difference = f"{'−' if found.value < reference.value else '+'}{digits}"
-    return replace(
-        cell,
-        below=[difference if contrast is None else f"{difference} ± {number(half)}"],
-        verdict=verdict,
-        quality=quality,
-    )
 
 
 def _ends(metric: MetricValue) -> str:

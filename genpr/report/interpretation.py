@@ -87,16 +87,6 @@ def _calibrated(result: Result, calibrated: BallMetric, raw: BallMetric) -> Shar
     return of_raw if found is None or (of_raw is not None and not found.is_measured) else found
 
 
-def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
-    """The coverage of the good fakes alone if a perfect generator had made them; None if that is the null."""
-    found = result.metrics.get(metrics.coverage.name)
-    if found is None or found.null is None or found.k is None or fidelity is None or fidelity.value >= 1:
-        return None
-    ratio = result.fake.n / result.real.n
-    good = 1 - (1 + max(fidelity.value, 1 / result.fake.n) * ratio) ** -found.k
-    return found.null * good / (1 - (1 + ratio) ** -found.k)
-
-
 _FIDELITY = {
     Grade.WHOLE: "the generated images look like real ones",
     Grade.UNCERTAIN: "up to {most_lost} of the generated images may not look like real ones",
@@ -122,7 +112,13 @@ def interpret(result: Result) -> tuple[str, list[str]]:
     """
     fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
     recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
-    coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
+    covered, expected = result.metrics.get(metrics.coverage.name), None
+    if covered is not None and covered.null and covered.k and fidelity is not None and fidelity.value < 1:
+        # The coverage of the good fakes alone if a perfect generator had made them.
+        ratio = result.fake.n / result.real.n
+        good = 1 - (1 + max(fidelity.value, 1 / result.fake.n) * ratio) ** -covered.k
+        expected = covered.null * good / (1 - (1 + ratio) ** -covered.k)
+    coverage = share_of(result, metrics.coverage, expected=expected)
     diversity, caveats = coverage if recall is None else recall, list[str]()
     # Stray fakes have large balls, which contain reals that resemble none of them.
     if recall is not None and coverage is not None and coverage.high < min(recall.low, 1.0) - 0.1:

@@ -61,41 +61,37 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
 
 
 def score_table(result: Result) -> str:
-    """Every metric with its interval, null and control, followed by the sources and settings."""
-    records = [{"metric": name} | metric_texts(result, name) for name in result.metrics]
-    remarks: dict[str, list[str]] = {}
-    for name in result.metrics:
-        remarks.setdefault("; ".join(remarks_of(result, name)), []).append(name)
-    lines = [f"{some(names, 6)}: {text}" for text, names in remarks.items() if text]
-    lines += [f"undefined for these images: {', '.join(result.undefined)}"] * bool(result.undefined)
-    sides = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
-    if result.reference_statistics is not None:
-        sides += statistics_lines(result.reference_statistics)
-    table = Table.of("", records, [*_legend(result), *lines])
-    return "\n".join([str(table), *sides, *map(wrapped, settings_lines(result))])
-
-
-def _legend(result: Result) -> list[str]:
-    """Explanations of the metrics and columns of a score."""
-    found = result.metrics
+    """Every metric with its interval, null and control, then explanations, the sources and settings."""
+    found, control = result.metrics, result.control
     purposes = {
         purpose: ", ".join(name for name in found if f"({purpose})" in ALL_METRICS[name].meaning)
         for purpose in ("fidelity", "diversity")
     }
     purposes["lower is better"] = ", ".join(name for name in found if ALL_METRICS[name].better == "lower")
-    lines = ["; ".join(f"{what}: {names}" for what, names in purposes.items() if names)]
+    purpose = "; ".join(f"{what}: {names}" for what, names in purposes.items() if names)
+    lines = [purpose] if purpose else []
     if any(metric.known_null is not None for metric in found.values()):
         lines.append("null: the mean value of a perfect generator with these numbers of images")
-    if (control := result.control) is not None:
+    if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
         lines.append(f"real v. real: {sizes} (in parentheses: null)")
     if any(metric.null_source == "real halves" for metric in found.values()):
         lines.append("without a null (-), compare the value with real v. real")
-    lines += ["chance: the value of random guessing"] * any(
-        each.chance is not None for each in found.values()
-    )
-    lines += ["pool: number of ranked candidates"] * any(each.pool is not None for each in found.values())
-    return list(filter(None, lines))
+    if any(metric.chance is not None for metric in found.values()):
+        lines.append("chance: the value of random guessing")
+    if any(metric.pool is not None for metric in found.values()):
+        lines.append("pool: number of ranked candidates")
+    remarks: dict[str, list[str]] = {}
+    for name in found:
+        remarks.setdefault("; ".join(remarks_of(result, name)), []).append(name)
+    lines += [f"{some(names, 6)}: {text}" for text, names in remarks.items() if text]
+    lines += [f"undefined for these images: {', '.join(result.undefined)}"] * bool(result.undefined)
+    sides = sides_text(dict(zip(result.roles, (result.real, result.fake), strict=True)))
+    if result.reference_statistics is not None:
+        sides += statistics_lines(result.reference_statistics)
+    records = [{"metric": name} | metric_texts(result, name) for name in found]
+    table = Table.of("", records, lines)
+    return "\n".join([str(table), *sides, *map(wrapped, settings_lines(result))])
 
 
 def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
