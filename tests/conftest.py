@@ -10,6 +10,7 @@ from unittest.mock import Mock, patch
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported; threads that wait take cores
 
+import light_torchmetrics  # noqa: F401 - before anything imports the whole
 import numpy as np
 import pytest
 from PIL import Image

@@ -7,7 +7,6 @@ and a "python" or "metric" job OUT.RANK.json. OUT.done holds the exit codes of a
 import datetime
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,11 +16,9 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 # Some imports are for the forks, each of which would repeat them.
 import numpy as np
@@ -52,15 +49,10 @@ with suppress(ImportError):
     import faiss  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+import light_torchmetrics  # noqa: F401
 from training_images import OPTIONS, images
 
-# torchmetrics without its metrics, whose imports take most of the time.
-light = ModuleType("torchmetrics")
-light.__path__ = find_spec("torchmetrics").submodule_search_locations
-sys.modules["torchmetrics"] = light
-light._logger = logging.getLogger("torchmetrics")
-light.Metric = import_module("torchmetrics.utilities.checks").Metric
-from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage  # noqa: E402
+from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
 warnings.simplefilter("error")
 BLOCK = 16  # images, instead of 2,048
