@@ -55,14 +55,8 @@ COMMANDS = {name: text for section in _SECTIONS.values() for name, text in secti
 _USAGE = 2
 _SHOWN_BAD_IMAGES = 20
 _IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
-_MISSING_RESOURCES = (
-    (
-        is_out_of_handles,
-        "system",
-        "too many threads or open files; raise their limits (ulimit -u, ulimit -n)",
-    ),
-    (is_out_of_memory, "oom", "out of memory; free memory, score fewer images, or use another --device"),
-)
+_TOO_MANY = "too many threads or open files; raise their limits (ulimit -u, ulimit -n)"
+_NO_MEMORY = "out of memory; free memory, score fewer images, or use another --device"
 
 
 class _LazyGroup(click.Group):
@@ -165,9 +159,10 @@ def _facts_of(error: BaseException) -> tuple[str, str, int, str | None]:
         return " ".join(error.format_message().split()) + hint, "usage", error.exit_code, None
     if isinstance(error, GenprError):
         return str(error), error.code, error.exit_code, error.path
-    for is_cause, code, text in _MISSING_RESOURCES:
-        if is_cause(error):
-            return text, code, ResourceError.exit_code, None
+    if is_out_of_handles(error):
+        return _TOO_MANY, "system", ResourceError.exit_code, None
+    if is_out_of_memory(error):
+        return _NO_MEMORY, "oom", ResourceError.exit_code, None
     what = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] != "genpr":
         text = f"a library that genpr needs cannot be imported ({error}); run `genpr doctor` for the reason and a fix"

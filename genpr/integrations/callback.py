@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, Literal, TypeVar, Unpack
 
 import numpy as np
@@ -60,8 +60,7 @@ class History:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types, to resume training later."""
-        records = [{"step": record.step, "scores": dict(record.scores)} for record in self.records]
-        return {"monitor": self.monitor, "mode": self.mode, "records": records}
+        return asdict(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the records of `state_dict`."""

@@ -184,12 +184,20 @@ def panel_sides(panel: PanelResult) -> list[str]:
 
 def ranking_table(ranking: Ranking) -> str:
     """One row per checkpoint, the best first, then the outcome in sentences."""
+    by, table = f"{ranking.by}, {ranking.better} is better", None
     if ranking.by == PARETO:
-        by, rows = "their Pareto front of precision and recall", _front_rows(ranking)
-    else:
-        by, rows = f"{ranking.by}, {ranking.better} is better", ranking_rows(ranking)
+        rows = []
+        for entry in ranking.entries:
+            row = _place(entry)
+            for name in F_SCORE_METRICS:
+                found = ranking.results[entry.name].metrics.get(name)
+                row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
+            rows.append([*row, some(entry.dominated_by)])
+        heads = ["rank", "checkpoint", *(x for name in F_SCORE_METRICS for x in (name, "95 % interval"))]
+        by = "their Pareto front of precision and recall"
+        table = Table("", [*heads, "dominated by"], rows, ranking.remarks, {1, len(heads)})
     heading = wrapped(f"{len(ranking.entries)} checkpoints by {by}")
-    return "\n\n".join([heading, str(rows), wrapped(ranking.summary)])
+    return "\n\n".join([heading, str(table or ranking_rows(ranking)), wrapped(ranking.summary)])
 
 
 def _place(entry: RankEntry) -> list[str]:
@@ -223,19 +231,6 @@ def ranking_rows(ranking: Ranking) -> Table:
     lines += [f"{by} of a perfect generator: {null}" for null in nulls if len(nulls) == 1]
     heads = ["rank", "checkpoint", *shown, by, "95 % interval", "to the winner"]
     return Table(f"By {by}, {ranking.better} is better", heads, rows, [*lines, *ranking.remarks], {1})
-
-
-def _front_rows(ranking: Ranking) -> Table:
-    rows = []
-    for entry in ranking.entries:
-        row = _place(entry)
-        for name in F_SCORE_METRICS:
-            found = ranking.results[entry.name].metrics.get(name)
-            row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
-        rows.append([*row, some(entry.dominated_by)])
-    columns = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
-    heads = ["rank", "checkpoint", *columns, "dominated by"]
-    return Table("", heads, rows, ranking.remarks, {1, len(heads) - 1})
 
 
 def sweep_table(sweep: Sweep, objective: Objective) -> str:

@@ -29,13 +29,8 @@ if TYPE_CHECKING:
 
 INK, QUIET, GRID, PAPER = "#222222", "#666666", "#dddddd", "#fffffe"
 THIS, CONTROL, OTHER = "#0060a0", "#b04a00", "#6b6b6c"
-_VARIABLES = dict(
-    zip(
-        (INK, QUIET, GRID, PAPER, THIS, CONTROL, OTHER),
-        ("ink", "quiet", "rule", "paper", "this", "control", "other"),
-        strict=True,
-    )
-)
+_VARIABLES = {INK: "ink", QUIET: "quiet", GRID: "rule", PAPER: "paper"}
+_VARIABLES |= {THIS: "this", CONTROL: "control", OTHER: "other"}
 """Colors that become CSS variables, which differ between light and dark mode."""
 
 STYLE: dict[Any, Any] = {
