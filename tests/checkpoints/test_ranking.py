@@ -12,6 +12,7 @@ from genpr.checkpoints.rank import rank_checkpoints, rank_results
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.f_beta import f_beta
+from genpr.report.compare_tables import ranking_table
 
 N = 200
 
@@ -109,6 +110,13 @@ def test_pareto_rank_counts_dominating_checkpoints(results):
     middle = with_value(with_value(results["good"], "precision", 0.5), "recall", 0.5)
     layers = rank_results({"low": results["far"], "middle": middle, "high": results["good"]}, by="pareto")
     assert [(each.name, each.rank) for each in layers.entries] == [("high", 1), ("middle", 2), ("low", 3)]
+    lines = ranking_table(layers).splitlines()[4:7]
+    assert [line.partition("0.")[0].split() for line in lines] == [
+        ["1", "*", "high"],
+        ["2", "middle"],
+        ["3", "low"],
+    ]
+    assert [line.partition("   ")[2].split("  ")[-1] for line in lines[1:]] == ["high", "middle, high"]
     ranking = rank_results(results, by="pareto")
     pairs = {name: (each["precision"], each["recall"]) for name, each in results.items()}
     for each in ranking.entries:

@@ -64,6 +64,7 @@ entities expected.csv answers.jsonl --max-images 3                          2 us
 rank                                                                        2 usage
 rank real.npy                                                               2 usage
 rank real.npy fake.npy --fake-labels a.csv                                  2 usage
+rank real.npy fake.npy --axis guidance                                      2 usage
 rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
 rank none run/step-1.pt run/step-3.pt LOAD                                  2 path-not-found
 compare text.json text.json                                                 3 not-a-result
