@@ -305,7 +305,7 @@ align drawings TOY
 reconstruct real fake --metrics psnr
 entities expected.csv answers.jsonl
 entities expected.csv stripes BYdetector
-rank real.npy fake.npy more.npy
+rank real.npy fake.npy more.npy --by fd
 sweep real.npy 0.5=fake.npy 1=more.npy
 features real real.safetensors GABOR
 demo --n 50 --device cpu
