@@ -149,8 +149,8 @@ def test_details_are_sorted_worst_first():
 
 
 def test_worst_of_many_classes_are_shown(rng):
-    labels = [f"class {number % 7}" for number in range(84)]
-    real, fake = rng.normal(size=(2, 84, 3))
+    labels = [*(f"class {number % 7}" for number in range(84)), "rare"]
+    real, fake = rng.normal(size=(2, 85, 3))
     known = {"real_labels": labels, "fake_labels": labels, "min_per_class": 12}
     scores = genpr.Evaluator(real, control=False, intervals=False).score_classes(fake, **known)
     names, table = [each.label for each in scores.classes], class_table(scores, 4)
@@ -159,6 +159,8 @@ def test_worst_of_many_classes_are_shown(rng):
     weights = "its fakes for calibrated_precision, density; its reals for calibrated_recall, coverage"
     assert table.lines[0].startswith("and 3 more")
     assert weights in table.lines[2]
+    assert any(line.endswith("(needed: 12): rare (1 reals, 1 fakes)") for line in table.lines)
+    assert table.lines[-1] == "real labels: real_labels; fake labels: fake_labels"
 
 
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "猫" * 100], ids=range(len(HOSTILE)))
