@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from inspect import Parameter
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -101,7 +101,23 @@ def load_generator(
     """
     resolved = resolve_device(device)
     path = None if checkpoint is None else expand_user(checkpoint)
-    digest = None if path is None else _checkpoint_sha256(path)
+    digest: str | None = None  # of a file, or of the names and contents of all files in a folder
+    if path is not None:
+        if not path.exists():
+            text = f"there is no checkpoint {path}; check the path"
+            raise UsageError(text, code="no-checkpoint", path=str(path))
+        try:
+            if path.is_file():
+                digest = sha256_of_file(path)
+            else:
+                files = {
+                    file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()
+                }
+                content = [f"{name}\0{sha256_of_file(files[name])}" for name in sorted(files)]
+                digest = hashlib.sha256("\n".join(content).encode()).hexdigest()
+        except OSError as error:
+            text = f"cannot read the checkpoint {path} ({error.strerror})"
+            raise ResourceError(text, code="unreadable", path=str(path)) from error
 
     def call(factory: Callable[..., object]) -> object:
         given = () if path is None else (str(path),)
@@ -125,22 +141,6 @@ def check_factory(spec: str) -> None:
     load_object(
         spec, kind="generator", code=_CODE, call=lambda found: _check_factory(found, spec, "checkpoint")
     )
-
-
-def _checkpoint_sha256(path: Path) -> str:
-    """Hex sha256 of a file, or of the names and contents of all files in a folder."""
-    if not path.exists():
-        text = f"there is no checkpoint {path}; check the path"
-        raise UsageError(text, code="no-checkpoint", path=str(path))
-    try:
-        if path.is_file():
-            return sha256_of_file(path)
-        files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
-        content = [f"{name}\0{sha256_of_file(files[name])}" for name in sorted(files)]
-    except OSError as error:
-        text = f"cannot read the checkpoint {path} ({error.strerror})"
-        raise ResourceError(text, code="unreadable", path=str(path)) from error
-    return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
 
 def _check_factory(factory: Callable[..., object], spec: str, *given: str) -> None:
@@ -499,12 +499,9 @@ class _Styled:
 
     def __init__(self, sampler: Sampler, psi: float) -> None:
         self._sampler, self._psi, self._means = sampler, psi, dict[tuple[float, ...] | None, Tensor]()
+        self._generator = cast("Any", sampler.generator)
         self._who = f"generator {sampler.name!r}"
         self._keyword = _label_keyword(self._generator.mapping, self._who, sampler.labels)
-
-    @property
-    def _generator(self) -> Any:  # noqa: ANN401 - a user's object
-        return self._sampler.generator
 
     def __call__(self, latents: Tensor, labels: Tensor | None = None) -> object:
         w = self._mapped(latents, labels)

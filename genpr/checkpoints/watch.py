@@ -37,14 +37,10 @@ _RETRY_S = 600.0  # after a failure, until an unchanged source is tried again
 class PendingSource:
     """A source that is scored when it is complete."""
 
+    name: str  # in the watched folder, as it is in the log
     path: Path
     source: object
     listing: str
-
-    @property
-    def name(self) -> str:
-        """Its name in the watched folder, as it is in the log."""
-        return readable(self.path.name)
 
 
 def samples_at(path: Path) -> str | None:
@@ -209,9 +205,10 @@ class Watcher:
         try:
             if source is None or (path.is_dir() and not has_images(path)):
                 return None
-            return PendingSource(path, source, listing_of(path))
+            listing = listing_of(path)
         except DataError:  # scoring reports the reason
-            return PendingSource(path, source, "")
+            listing = ""
+        return PendingSource(readable(path.name), path, source, listing)
 
     def _is_done(self, until: int | None) -> bool:
         return until is not None and len(self._scored) + len(self._failed) >= until

@@ -46,15 +46,13 @@ _PAIR_COLUMNS = ("row", "original", "reconstruction")
 SWEEP_FILES = ("sweep.json", "sweep.png")
 
 
-def _is_table(head: bytes) -> bool:
+@marked_by
+def is_own_table(head: bytes) -> bool:
     """Whether a file has the columns of samples, ranks or pairs; with further ones, the table is of the user."""
     columns = tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
     pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
     is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(PAIR_METRICS)
     return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS}
-
-
-is_own_table = marked_by(_is_table)
 
 
 def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = False) -> None:
