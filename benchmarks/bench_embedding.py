@@ -16,7 +16,8 @@ from _embedding import load_genpr, make_images, write_random_weights
 from PIL import Image
 
 import genpr
-from genpr.features.embed import ForwardPass, read_ahead
+from genpr.features.custom import wrap_extractor
+from genpr.features.embed import ExtractorRun, read_ahead
 from genpr.features.extractor import FeatureExtractor, PreparingExtractor, prepare_batch
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
@@ -32,14 +33,14 @@ def rates(extractor: FeatureExtractor, folder: Path, *, batch_size: int, rounds:
         "pixels": Arrays in memory to features on the CPU.
         "files": Files to features.
     """
-    source, forward = open_source(folder), ForwardPass(extractor, batch_size)
+    source, run_of = open_source(folder), ExtractorRun(wrap_extractor(extractor), None, batch_size)
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path in sorted(folder.iterdir())])
     device = torch.device(getattr(extractor, "device", "cpu"))
     batch = torch.from_numpy(np.resize(pixels, (batch_size, *pixels.shape[1:]))).permute(0, 3, 1, 2)
     passes = -(-len(pixels) // batch_size)
 
     def decode() -> None:
-        for _ in read_ahead(enumerate(source), [(forward.prepare_on_host, None)], DecodePolicy()):
+        for _ in read_ahead(enumerate(source), [(run_of.prepare_on_host, None)], DecodePolicy()):
             pass
 
     def network() -> None:

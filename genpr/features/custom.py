@@ -16,7 +16,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -36,6 +36,7 @@ from genpr.features.extractor import (
 from genpr.features.user_code import load_object, takes_device
 from genpr.runtime import plain_settings, resolve_device, user_default_device, user_errors
 from genpr.storage import tensors_sha256
+from genpr.validation import check_integers, is_plain, kind_of
 
 _MAX_DEPTH = 3  # a function, the pipeline it captured, the pipeline's attributes
 _MAX_ENTRIES = 100  # entries; longer containers are assumed to be data without networks
@@ -54,9 +55,11 @@ class CustomExtractor:
         self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
         self.prepares_stacks = self.prepares_on_device and getattr(wrapped, "prepares_stacks", False) is True
         own: Any = wrapped
+        self._call = _isolated(wrapped)
         if callable(getattr(own, "prepare", None)) and callable(getattr(own, "forward", None)):
+            self._call = _isolated(own if isinstance(own, nn.Module) else own.forward)
             self.prepare: Callable[[Tensor], Tensor] = own.prepare
-            self.forward = _isolated(own if isinstance(own, nn.Module) else own.forward)
+            self.forward = self._checked
 
     @property
     def device(self) -> torch.device:
@@ -80,21 +83,23 @@ class CustomExtractor:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
-        with batch_errors(self, images):
-            if isinstance(self, PreparingExtractor):
-                return self.forward(prepare_batch(self, images).to(self.device))
-            return _isolated(self.wrapped)(images.to(self.device))
+        with user_errors(f"extractor {self.name} on {kind_of(images)}", "extractor-failed"):
+            batch = prepare_batch(self, images) if isinstance(self, PreparingExtractor) else images
+            return self._checked(batch.to(self.device))
+
+    def _checked(self, batch: Tensor) -> Tensor:
+        """The features (n, dim) of a batch, real numbers of any type."""
+        output, expected = self._call(batch), (len(batch), self.dim)
+        if not is_plain(output) or output.shape != expected or output.is_complex():
+            text = f"extractor {self.name} must return a dense torch.Tensor {expected} of real numbers for this batch, but returned {kind_of(output)}"
+            raise FeatureError(text, code="feature-shape")
+        check_integers(output, f"the output of extractor {self.name}")
+        return output
 
 
 def _isolated(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """Code of the user, which sees their default device, and whose changes of torch's settings end with it."""
     return plain_settings()(user_default_device()(call))
-
-
-def batch_errors(extractor: FeatureExtractor, batch: Tensor) -> AbstractContextManager[None]:
-    """Errors of an extractor that name it and the batch."""
-    shape = f"{batch.dtype} {tuple(batch.shape)}".removeprefix("torch.")
-    return user_errors(f"extractor {extractor.name} on a batch {shape}", "extractor-failed")
 
 
 @user_errors("the extractor", _CODE)

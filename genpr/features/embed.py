@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from operator import attrgetter
 from typing import Any
 
@@ -28,16 +28,11 @@ from torch import Tensor
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError, UsageError
 from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
-from genpr.features.custom import (
-    batch_errors,
-    evaluation_mode,
-    extractor_device,
-    extractor_info,
-    wrap_extractor,
-)
+from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
-from genpr.images.decode import Decoded, content_sha256, decode, decoder_versions
+from genpr.features.networks.network import NetworkExtractor
+from genpr.images.decode import content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
 from genpr.images.item import ImageSource, Item, known_length, passed_over, printable
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
@@ -46,7 +41,7 @@ from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores, user_errors
-from genpr.validation import check_count, check_integers, entry_point, is_plain, kind_of
+from genpr.validation import check_count, entry_point, is_plain, kind_of
 
 Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
@@ -111,32 +106,29 @@ def embed_source(
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)
-    runs, readers = list[_ExtractorRun](), list[_Reader]()
+    runs = list[ExtractorRun]()
     with ExitStack() as stack:
         stack.enter_context(state_guard())
         for extractor, cache in extractors:
-            forward = ForwardPass(extractor, batch_size)
-            embedded = EmbeddedImages(empty_rows(share.most or 1024, extractor.dim, torch.float32))
-            runs.append(_ExtractorRun(forward, cache, embedded))
-            readers.append((forward.prepare_on_host, cache))
-            stack.enter_context(evaluation_mode(extractor))
+            runs.append(ExtractorRun(extractor, cache, batch_size, share.most or 1024))
+            if not isinstance(extractor, NetworkExtractor):  # which is frozen in evaluation mode
+                stack.enter_context(evaluation_mode(extractor))
         if not communicator.is_single_process:
-            infos = [extractor.info for extractor, _ in extractors]
-            _check_extractors_of_ranks(runs, infos, share, policy)
+            _check_extractors_of_ranks(runs, [extractor.info for extractor, _ in extractors], share, policy)
+        readers = [(run.prepare_on_host, run.cache) for run in runs]
         images = stack.enter_context(closing(read_ahead(share, readers, policy)))
         batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
         try:
-            for run, batch, rows in stack.enter_context(closing(_embedded(batches, runs))):
-                run.check_weights()
-                run.store(batch, rows)
+            _embed_batches(batches, runs)
         finally:  # also after an error, before waiting for other work
             for run in runs:
                 if run.cache is not None:
                     run.cache.flush()
-                device, size, requested = run.forward.device, run.forward.batch_size, run.forward.requested
-                if size < requested:
-                    emit_notice("oom-smaller-batches", device=device, requested=requested, size=size)
-    share.check_visited()
+                if run.batch_size < run.requested:
+                    facts = {"device": run.device, "requested": run.requested, "size": run.batch_size}
+                    emit_notice("oom-smaller-batches", **facts)
+    if not communicator.is_single_process:
+        share.check_visited()
     total, sets = source.total if isinstance(source, ShardSource) else len(share.names), []
     for run, (extractor, _) in zip(runs, extractors, strict=True):
         embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
@@ -206,7 +198,7 @@ class RankShare:
 
     def check_visited(self) -> None:
         """Raise an error if the ranks iterated over different images."""
-        if self.size > 1 and not self._is_indexed:
+        if not self._is_indexed:
             self._check({"number of images": len(self.names), **self._visited})
 
     def _check(self, own: Mapping[str, Any]) -> None:
@@ -230,23 +222,23 @@ def _content(item: Item) -> str:
 
 
 def _check_extractors_of_ranks(
-    runs: Sequence[_ExtractorRun], infos: Sequence[ExtractorInfo], share: RankShare, policy: DecodePolicy
+    runs: Sequence[ExtractorRun], infos: Sequence[ExtractorInfo], share: RankShare, policy: DecodePolicy
 ) -> None:
     """Raise an error if other ranks embed in another way, such as a few of the compared images."""
     own: dict[str, Any] = {f"extractor {number}": info.name for number, info in enumerate(infos, 1)}
     own |= {f"{key} of {info.name}": getattr(info, key) for info in infos for key in _IDENTITY}
-    own |= {"batch_size": runs[0].forward.requested, **decoder_versions(), **policy.choices}
+    own |= {"batch_size": runs[0].requested, **decoder_versions(), **policy.choices}
     what, advice = "extractors", "all ranks must embed with the same code, weights and options"
     communicator = share.communicator
     communicator.check_same(own, what, advice)
-    loaded = _load(share.some_compared(), [(run.forward.prepare_on_host, None) for run in runs], policy)
+    loaded = _load(share.some_compared(), [(run.prepare_on_host, None) for run in runs], policy)
     for number, (run, info) in enumerate(zip(runs, infos, strict=True)):
         images = [each[number] for each in loaded]
         usable = [(0, image, image.pixels) for image in images if image.pixels is not None]
         rows = [row for row in usable if row[2].shape == usable[0][2].shape]
-        features = run.forward.embed(rows) if rows else torch.empty(0, info.dim, device="cpu")
-        if run.forward.is_on_gpu:
-            torch.cuda.synchronize(run.forward.device)
+        features = run.embed(rows) if rows else torch.empty(0, info.dim, device="cpu")
+        if run.is_on_gpu:
+            torch.cuda.synchronize(run.device)
         first, *others = communicator.all_gather(features, "features of images")
         margin = _ROUNDING * float(first.abs().nan_to_num().max()) if rows else 0.0
         for rank, other in enumerate(others, 1):
@@ -318,8 +310,12 @@ def _load(
                     decoded = decode(data, name=item.name, policy=policy)
                 height, width, _ = decoded.pixels.shape
                 facts = (decoded.flags, codec, (width, height))
+                pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
                 try:
-                    pixels = _prepared(decoded, prepare, own=len(readers) == 1)
+                    if prepare is not None:
+                        with torch.inference_mode():  # each thread has its own mode
+                            # It may modify pixels that no other extractor uses.
+                            pixels = prepare(pixels if len(readers) == 1 else pixels.clone())
                 except ImageError as error:  # of this extractor
                     results.append(_unusable(at, item, error))
                 else:
@@ -328,15 +324,6 @@ def _load(
             results = [_unusable(at, item, error)] * len(readers)
         loaded.append(results)
     return loaded
-
-
-def _prepared(decoded: Decoded, prepare: Preparation | None, *, own: bool) -> Tensor:
-    """The prepared pixels; with `own`, no other extractor uses them, so `prepare` may modify them."""
-    pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-    if prepare is None:
-        return pixels
-    with torch.inference_mode():  # each thread has its own mode
-        return prepare(pixels if own else pixels.clone())
 
 
 def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
@@ -442,129 +429,67 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
     return every
 
 
-@dataclass
-class _ExtractorRun:
-    """One extractor in a pass over images: its cache, its rows, and incomplete batches by image size."""
-
-    forward: ForwardPass
-    cache: Cache | None
-    embedded: EmbeddedImages
-    waiting: dict[torch.Size | None, list[_Row]] = field(default_factory=dict)
-    weights_sha256: str | None = None  # before the pass, until they are compared
-
-    def __post_init__(self) -> None:
-        if self.cache is not None:
-            self.weights_sha256 = extractor_info(self.forward.extractor).weights_sha256
-
-    def check_weights(self) -> None:
-        """Raise an error if the first batch changed the weights, whose hash is in the key of the cache."""
-        before, self.weights_sha256 = self.weights_sha256, None
-        extractor = self.forward.extractor
-        if before is not None and before != extractor_info(extractor).weights_sha256:
-            text = (
-                f"extractor {extractor.name} changes its parameters or buffers in forward, so its features depend on earlier "
-                "images and cannot be cached; change none there"
-            )
-            raise UsageError(text, code="custom-extractor")
-
-    def add(self, image: LoadedImage) -> list[_Row]:
-        """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""
-        row, waiting, size = self.embedded.add(image), self.waiting, self.forward.requested
-        if image.pixels is None:
-            return []
-        key = None if self.forward.mixes_sizes else image.pixels.shape
-        batch = waiting.setdefault(key, [])
-        batch.append((row, image, image.pixels))
-        if len(batch) == size:
-            return waiting.pop(key)
-        if key is not None and sum(map(len, waiting.values())) >= _WAITING_BATCHES * size:
-            return waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
-        return []
-
-    def store(self, batch: Sequence[_Row], features: Tensor) -> None:
-        """Put the features of a batch into their rows and the cache."""
-        rows, images, _ = zip(*batch, strict=True)
-        finite = features.isfinite().all(dim=1)
-        if not finite.all():
-            wrong = (~finite).nonzero().flatten().tolist()
-            first = images[min(wrong, key=lambda index: rows[index])].name
-            text = f"extractor {self.forward.extractor.name} returned NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
-            raise FeatureError(text, code="non-finite", path=first)
-        self.embedded.features[list(rows)] = features
-        if self.cache is not None:
-            pairs = zip(features, images, strict=True)
-            known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
-            self.cache.add([image.identity for image in images], known)
-
-
 def _batches(
     images: Iterable[Sequence[LoadedImage]],
-    runs: Sequence[_ExtractorRun],
+    runs: Sequence[ExtractorRun],
     share: RankShare,
     progress: Progress | None,
-) -> Generator[tuple[_ExtractorRun, list[_Row]]]:
+) -> Generator[tuple[ExtractorRun, list[_Row]]]:
     """Record each image for all extractors, and yield batches to embed; a batch is within one block of the source."""
-    block = 0
-    for number, of_runs in enumerate(images, 1):
-        if of_runs[0].position // BLOCK != block:
-            block = of_runs[0].position // BLOCK
-            yield from _rest(runs)
-        for run, image in zip(runs, of_runs, strict=True):
-            if batch := run.add(image):
-                yield run, batch
-        if progress is not None:
-            done = number * share.size  # an estimate for all ranks
-            progress(done if share.total is None else min(done, share.total), share.total)
-    yield from _rest(runs)
+    numbers = count(1)
+    for _, block in groupby(images, key=lambda of_runs: of_runs[0].position // BLOCK):
+        for of_runs in block:
+            for run, image in zip(runs, of_runs, strict=True):
+                if batch := run.add(image):
+                    yield run, batch
+            done = next(numbers) * share.size  # an estimate for all ranks
+            if progress is not None:
+                progress(done if share.total is None else min(done, share.total), share.total)
+        for run in runs:
+            while run.waiting:  # incomplete batches
+                yield run, run.waiting.pop(next(iter(run.waiting)))
 
 
-def _rest(runs: Sequence[_ExtractorRun]) -> Iterator[tuple[_ExtractorRun, list[_Row]]]:
-    """All incomplete batches."""
-    for run in runs:
-        waiting, run.waiting = run.waiting, {}
-        for batch in waiting.values():
-            yield run, batch
-
-
-def _embedded(
-    batches: Iterable[tuple[_ExtractorRun, list[_Row]]], runs: Sequence[_ExtractorRun]
-) -> Generator[tuple[_ExtractorRun, list[_Row], Tensor]]:
-    """Each batch with its features (n, dim), float32 on the CPU, in order.
+def _embed_batches(batches: Iterable[tuple[ExtractorRun, list[_Row]]], runs: Sequence[ExtractorRun]) -> None:
+    """Embed batches, and store their features in order.
 
     On a CUDA device, the next batches are queued while one runs. On a CPU, thread-safe extractors run several batches in
     parallel, each on a share of the cores: one batch on all cores is up to 5 times as slow if other processes compete.
     """
     workers = min(usable_cores(), _MAX_WORKERS)
-    parallel = workers > 1 and any(map(attrgetter("forward.runs_in_threads"), runs))
-    ahead = _BATCHES_AHEAD if any(map(attrgetter("forward.is_on_gpu"), runs)) else 0
-    running: deque[tuple[_ExtractorRun, list[_Row], Callable[[], Tensor]]] = deque()
+    ahead = _BATCHES_AHEAD if any(map(attrgetter("is_on_gpu"), runs)) else 0
+    running: deque[tuple[ExtractorRun, list[_Row], Callable[[], Tensor]]] = deque()
+
+    def store_all_but(most: int) -> None:
+        while len(running) > most:
+            run, batch, features = running.popleft()
+            run.store(batch, features())
+
     with ExitStack() as stack:
         pool, own = None, torch.get_num_threads()
-        if parallel:
-            count = usable_cores() // workers
-            stack.enter_context(torch_threads(count))
-            pool = ThreadPoolExecutor(workers, "genpr-embed", _use_threads, (count,))
+        if workers > 1 and any(map(attrgetter("runs_in_threads"), runs)):
+            threads = usable_cores() // workers
+            stack.enter_context(torch_threads(threads))
+            pool = ThreadPoolExecutor(workers, "genpr-embed", _use_threads, (threads,))
             ahead = max(ahead, workers)
             stack.callback(pool.shutdown, cancel_futures=True)
         for run, batch in batches:
-            forward = run.forward
             try:
                 features: Callable[[], Tensor]
-                if forward.is_on_gpu:
-                    features = forward.issue(batch)
+                if run.is_on_gpu:
+                    features = run.issue(batch)
                 elif pool is None:
-                    features = partial(forward.embed, batch)
-                elif forward.runs_in_threads:
-                    features = pool.submit(forward.embed, batch).result
+                    features = partial(run.embed, batch)
+                elif run.runs_in_threads:
+                    features = pool.submit(run.embed, batch).result
                 else:
-                    features = partial(forward.embed_alone, batch, own)
-                running.append((run, batch, features))
+                    features = partial(run.embed_alone, batch, own)
             except Exception:
-                yield from _results(running)
+                store_all_but(0)
                 raise
-            if len(running) > ahead:
-                yield from islice(_results(running), 1)
-        yield from _results(running)
+            running.append((run, batch, features))
+            store_all_but(ahead)
+        store_all_but(0)
 
 
 def _use_threads(count: int) -> None:
@@ -573,16 +498,8 @@ def _use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def _results(
-    running: deque[tuple[_ExtractorRun, list[_Row], Callable[[], Tensor]]],
-) -> Iterator[tuple[_ExtractorRun, list[_Row], Tensor]]:
-    while running:
-        run, batch, features = running.popleft()
-        yield run, batch, features()
-
-
 def _prepare(extractor: PreparingExtractor, image: Tensor) -> Tensor:
-    """The prepared image; errors name the extractor."""
+    """The image as prepared by code of the user; errors name the extractor."""
     with user_errors(f"prepare of extractor {extractor.name}", "extractor-failed"):
         prepared = extractor.prepare(image)
     if is_plain(prepared):
@@ -591,29 +508,77 @@ def _prepare(extractor: PreparingExtractor, image: Tensor) -> Tensor:
     raise FeatureError(text, code="feature-shape")
 
 
-class ForwardPass:
-    """Runs an extractor on batches of images; `batch_size` is halved when the device runs out of memory.
+class ExtractorRun:
+    """One extractor in a pass over images: its cache, its features, and incomplete batches by image size.
 
-    `prepare_on_host` is the extractor's `prepare` if images are prepared on the CPU after decoding. With `mixes_sizes`, images
-    are prepared on the device, and a batch may have images of different sizes.
+    `batch_size` is halved when the device runs out of memory. `prepare_on_host` is the extractor's `prepare` if images are
+    prepared on the CPU after decoding; otherwise they are prepared on the device, and a batch may have images of different sizes.
     """
 
-    def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
-        self.extractor, self.device = extractor, extractor_device(extractor)
+    def __init__(
+        self, extractor: DescribedExtractor, cache: Cache | None, batch_size: int, rows: int = 1024
+    ) -> None:
+        self.extractor, self.cache = extractor, cache
         self.batch_size = self.requested = min(batch_size, BLOCK)  # more images are never in one batch
+        self.waiting: dict[torch.Size | None, list[_Row]] = {}
+        self.prepare_on_host: Preparation | None = None
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
-        self.prepare_on_host: Preparation | None = None
+        self.device = (
+            extractor.device if isinstance(extractor, NetworkExtractor) else extractor_device(extractor)
+        )
         if isinstance(extractor, PreparingExtractor):
             self._run = extractor.forward
-            prepare = partial(_prepare, extractor)
+            prepare = extractor.prepare
+            if not isinstance(extractor, NetworkExtractor):
+                prepare = partial(_prepare, extractor)
             if getattr(extractor, "prepares_on_device", False) is True:
                 self._prepare = prepare
             else:
                 self.prepare_on_host = prepare
-        self.mixes_sizes = self._prepare is not None
         self.is_on_gpu = self.device.type == "cuda"
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
+        self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
+        # Before the pass, until they are compared.
+        self._weights_sha256 = None if cache is None else extractor.info.weights_sha256
+
+    def add(self, image: LoadedImage) -> list[_Row]:
+        """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""
+        row = self.embedded.add(image)
+        if image.pixels is None:
+            return []
+        key = None if self._prepare is not None else image.pixels.shape
+        batch = self.waiting.setdefault(key, [])
+        batch.append((row, image, image.pixels))
+        if len(batch) == self.requested:
+            return self.waiting.pop(key)
+        if key is not None and sum(map(len, self.waiting.values())) >= _WAITING_BATCHES * self.requested:
+            return self.waiting.pop(max(self.waiting, key=lambda key: len(self.waiting[key])))
+        return []
+
+    def store(self, batch: Sequence[_Row], features: Tensor) -> None:
+        """Put the features of a batch into their rows and the cache."""
+        before, self._weights_sha256 = self._weights_sha256, None
+        if (
+            before is not None and before != self.extractor.info.weights_sha256
+        ):  # their hash is in the key of the cache
+            text = (
+                f"extractor {self.extractor.name} changes its parameters or buffers in forward, so its features depend on earlier "
+                "images and cannot be cached; change none there"
+            )
+            raise UsageError(text, code="custom-extractor")
+        rows, images, _ = zip(*batch, strict=True)
+        finite = features.isfinite().all(dim=1)
+        if not finite.all():
+            wrong = (~finite).nonzero().flatten().tolist()
+            first = images[min(wrong, key=lambda index: rows[index])].name
+            text = f"extractor {self.extractor.name} returned NaN or infinity for {first}; check its weights, and use float32 if this is a @bfloat16 variant"
+            raise FeatureError(text, code="non-finite", path=first)
+        self.embedded.features[list(rows)] = features
+        if self.cache is not None:
+            pairs = zip(features, images, strict=True)
+            known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
+            self.cache.add([image.identity for image in images], known)
 
     def embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
         """Embed in the calling thread, with the number of torch threads that is used without a pool."""
@@ -633,7 +598,7 @@ class ForwardPass:
         return wait
 
     def embed(self, batch: Sequence[_Row]) -> Tensor:
-        """Embed n images, of one size unless `mixes_sizes`, as float32 (n, dim); a copy from CUDA may be incomplete."""
+        """Embed n images, of one size unless they are prepared on the device, as float32 (n, dim); a copy from CUDA may be incomplete."""
         _, _, images = zip(*batch, strict=True)
         shape, pinned = (len(images), self.extractor.dim), self.is_on_gpu
         # Both modes are per thread. The autocast of a training loop would turn features into bfloat16.
@@ -667,13 +632,9 @@ class ForwardPass:
             batch = torch.stack(padded).to(self.device)
         else:
             batch = self._uploaded(images, size)
-        with batch_errors(self.extractor, batch):
+        facts = f"{batch.dtype} {tuple(batch.shape)}"
+        with user_errors(f"extractor {self.extractor.name} on a batch {facts}", "extractor-failed"):
             output = self._run(batch)
-        expected = (size, self.extractor.dim)
-        if not is_plain(output) or output.shape != expected or output.is_complex():
-            text = f"extractor {self.extractor.name} must return a dense torch.Tensor {expected} of real numbers for this batch, but returned {kind_of(output)}"
-            raise FeatureError(text, code="feature-shape")
-        check_integers(output, f"the output of extractor {self.extractor.name}")
         # The output may be on another GPU of the network, whose stream `issue` does not wait for.
         return output[: len(images)].to(self.device, torch.float32)
 

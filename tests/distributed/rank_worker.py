@@ -362,7 +362,7 @@ def see_gpus(uuids, rank):
 
 def break_rank(how, rank):
     """Let one rank fail or print while it embeds."""
-    before = embed._ExtractorRun.store
+    before = embed.ExtractorRun.store
 
     def store(*given):
         before(*given)
@@ -374,7 +374,7 @@ def break_rank(how, rank):
                 time.sleep(20)  # a signal may arrive later, in another thread
             raise genpr.ResourceError("no memory left", code="oom")
 
-    embed._ExtractorRun.store = store
+    embed.ExtractorRun.store = store
 
 
 def run(job, rank):
