@@ -41,7 +41,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, open_input
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
-from genpr.features.registry import weights_of, weights_reader
+from genpr.features.registry import require_all_weights, weights_of
 from genpr.features.source_features import Embedder, SourceFeatures, check_options_of_ranks, with_cpu_fallback
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
@@ -221,8 +221,7 @@ def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
         text = f"weights {given!r} do not belong to a network of the metrics {metrics}; use the file names of `genpr weights list`"
         raise UsageError(text, code="weights-unused")
     try:
-        for name in names:
-            weights_reader(name, weights=weights_of(name, weights), offline=offline)
+        require_all_weights(names, options)
         return {file: find_or_fetch(file, weights=path, offline=offline) for file, path in own.items()}
     except WeightsError as error:
         text = f"{error}. Metrics that need no weights: --metrics psnr,ssim"

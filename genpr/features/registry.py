@@ -6,9 +6,9 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -85,7 +85,7 @@ class ExtractorName:
     def __str__(self) -> str:
         precision = None if self.precision == "float32" else self.precision
         variants = (self.side, self.pooling, self.resize, precision)
-        return "@".join([self.base, *(str(each) for each in variants if each is not None)])
+        return "@".join([self.base, *map(str, filter(None, variants))])
 
 
 def _side(variant: str) -> int:
@@ -300,6 +300,7 @@ def load_extractor(
     return load_joint([name], weights=weights, device=device, offline=offline, progress=progress)
 
 
+@entry_point
 def load_joint(
     names: Sequence[str],
     *,
@@ -310,26 +311,17 @@ def load_joint(
 ) -> DescribedExtractor:
     """An extractor of the concatenated layers of one network (see `group_by_network`), which are its `parts`."""
     check_flag(offline, "offline")
-    first = canonical_name(names[0])
-    read = weights_reader(first, weights=weights, offline=offline, progress=progress)
-    return _built(names, first, read, device)
-
-
-@entry_point
-def _built(
-    names: Sequence[str], first: str, read: Callable[[], Weights | None], device: str | torch.device
-) -> DescribedExtractor:
-    """The extractor with the weights from `read`; torch is imported only here."""
-    resolved = resolve_device(device)
-    network = network_module(first)
-    if network is None:
-        from genpr.features.custom import load_custom
-
-        return load_custom(first, device=resolved)
     parsed = tuple(map(parse_name, map(canonical_name, names)))
+    first, resolved = str(parsed[0]), resolve_device(device)
     try:
+        loaded = read_weights(first, weights=weights, offline=offline, progress=progress)
+        network = network_module(first)
+        if network is None:
+            from genpr.features.custom import load_custom
+
+            return load_custom(first, device=resolved)
         module = import_module(f"genpr.features.networks.{network}")
-        extractor: DescribedExtractor = module.build(read(), names=parsed, device=resolved)
+        extractor: DescribedExtractor = module.build(loaded, names=parsed, device=resolved)
     except GenprError:
         raise
     except (ImportError, RuntimeError) as error:
@@ -342,32 +334,33 @@ def _built(
     return extractor
 
 
-def weights_reader(
+def read_weights(
     name: str, *, weights: _Path | None = None, offline: bool = False, progress: Progress | None = None
-) -> Callable[[], Weights | None]:
-    """A function that reads the weights of an extractor, None if it has none.
-
-    The file of a built-in extractor is found or downloaded, and verified, before torch is imported.
-    """
-    base, family = parse_name(canonical_name(name)).base, open_family(name)
+) -> Weights | None:
+    """The verified weights of an extractor, found or downloaded; None if it has none."""
+    base = parse_name(canonical_name(name)).base
     how: dict[str, Any] = {"offline": offline, "progress": progress}
     how["weights"] = None if weights is None else Path(weights)
     if base in BUILT_IN and (file := BUILT_IN[base].weights) is not None:
-        return partial(load_weights, file, find_or_fetch(file, **how))
-    if family is not None:
-        return lambda: load_any_weights(
-            import_module(f"genpr.features.networks.{family}").published_weights(base), **how
-        )
+        return load_weights(file, find_or_fetch(file, **how))
+    if (family := open_family(name)) is not None:
+        module = import_module(f"genpr.features.networks.{family}")
+        return load_any_weights(module.published_weights(base), **how)
     if weights is not None:
         text = f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file"
         raise UsageError(text, code="weights-unused")
-    return lambda: None
+    return None
 
 
 def require_all_weights(extractors: Iterable[object], options: EmbedOptions) -> None:
-    """Find or download the weights of all named extractors, before any image is embedded."""
-    for name, *_ in group_by_network(name for name in extractors if isinstance(name, str)):
-        weights_reader(name, weights=weights_of(name, options.weights), offline=options.offline)
+    """Find or download the weights of all built-in extractors, before any image is embedded."""
+    given: dict[WeightsFile, _Path | None] = {}
+    for name in extractors:
+        known = BUILT_IN.get(parse_name(name).base) if isinstance(name, str) else None
+        if isinstance(name, str) and known is not None and known.weights is not None:
+            given[known.weights] = weights_of(name, options.weights)
+    for file, weights in given.items():
+        find_or_fetch(file, weights=None if weights is None else Path(weights), offline=options.offline)
 
 
 def weights_of(name: str, weights: _Path | None) -> _Path | None:

@@ -25,8 +25,8 @@ from genpr.features.registry import (
     no_text_encoder,
     open_family,
     parse_name,
+    read_weights,
     weights_of,
-    weights_reader,
 )
 from genpr.features.weights import Progress
 from genpr.runtime import resolve_device, state_guard, user_default_device, user_errors
@@ -54,12 +54,11 @@ def load_text_encoder(
     name = canonical_name(name)
     if is_custom(name):
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
-    read = weights_reader(name, weights=weights, offline=offline, progress=progress)
     from genpr.features.networks import clip
 
     if open_family(name):
         clip.check_tokenizer(parse_name(name).base)
-    loaded = read()
+    loaded = read_weights(name, weights=weights, offline=offline, progress=progress)
     assert loaded is not None
     return clip.build_text(loaded, name=parse_name(name), device=resolve_device(device))
 

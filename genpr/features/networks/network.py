@@ -38,11 +38,6 @@ class InputRule:
     std: Color = IMAGENET_STD
     channels_last: bool = False  # whether convolutions on a CPU are faster in that layout
 
-    @property
-    def name(self) -> str:
-        """Rule and side, such as "tf1-bilinear-299"."""
-        return f"{self.resize.name}-{self.side}"
-
 
 def gray_levels(color: Sequence[float]) -> Color:
     """Convert red, green and blue from 0..1 to 0..255."""
@@ -53,7 +48,8 @@ def gray_levels(color: Sequence[float]) -> Color:
 class NetworkExtractor:
     """A network from normalized float32 (n, 3, side, side) to (n, dim), its concatenated `parts`, with its resize rule.
 
-    `names` and `dims` are those of its layers. The network is moved, converted to their precision and frozen.
+    `names` and `dims` are those of its layers. The network is moved, converted to their precision and frozen. A layer is
+    comparable if numbers were published with its precision and resize rule.
     """
 
     thread_safe = True
@@ -68,9 +64,33 @@ class NetworkExtractor:
         weights: Weights | None,
         device: torch.device,
     ) -> None:
-        layers = zip(names, dims, strict=True)
-        self.parts = tuple(describe_part(name, rule, dim=dim, weights=weights) for name, dim in layers)
-        self.info = joint_info(self.parts)
+        resize, sha256 = f"{rule.resize.name}-{rule.side}", None if weights is None else weights.sha256
+        parts = list[ExtractorInfo]()
+        for name, dim in zip(names, dims, strict=True):
+            known = BUILT_IN.get(name.base)
+            # FD-loss and DiffusionBench name the pooling of models of timm, and resize images by this rule.
+            others = known.published if known else ("torch-bicubic-antialias",) if name.pooling else ()
+            is_published = name.precision == "float32" and name.resize in (None, *others)
+            identity = f"network {_VERSION} {name} {resize} {rule.mean} {rule.std} {sha256}"
+            part = ExtractorInfo(
+                name=str(name),
+                dim=dim,
+                resize=resize,
+                weights_sha256=sha256,
+                comparable=weights is not None and weights.is_published and is_published,
+                cache_key=hashlib.sha256(identity.encode()).hexdigest(),
+            )
+            parts.append(part)
+        self.parts, self.info = tuple(parts), parts[0]
+        if len(parts) > 1:
+            keys = " ".join(str(part.cache_key) for part in parts)
+            self.info = replace(
+                parts[0],
+                name="+".join(part.name for part in parts),
+                dim=sum(dims),
+                comparable=all(part.comparable for part in parts),
+                cache_key=hashlib.sha256(keys.encode()).hexdigest(),
+            )
         self.name = self.info.name
         self.dim = self.info.dim
         self.device = device
@@ -102,27 +122,6 @@ class NetworkExtractor:
         return features.float()
 
 
-def describe_part(
-    name: ExtractorName, rule: InputRule, *, dim: int, weights: Weights | None
-) -> ExtractorInfo:
-    """The record of one layer of a network; comparable if numbers were published with this precision and resize rule."""
-    weights_sha256 = None if weights is None else weights.sha256
-    identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
-    known = BUILT_IN.get(name.base)
-    # FD-loss and DiffusionBench name the pooling of models of timm, and resize images by this rule.
-    others = known.published if known else ("torch-bicubic-antialias",) if name.pooling else ()
-    rules = (None, *others)
-    is_published = name.precision == "float32" and name.resize in rules
-    return ExtractorInfo(
-        name=str(name),
-        dim=dim,
-        resize=rule.name,
-        weights_sha256=weights_sha256,
-        comparable=weights is not None and weights.is_published and is_published,
-        cache_key=hashlib.sha256(identity.encode()).hexdigest(),
-    )
-
-
 def built_in(
     network: nn.Module,
     name: ExtractorName,
@@ -137,20 +136,6 @@ def built_in(
     known = BUILT_IN[name.base]
     rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
     return NetworkExtractor(network, [name], [known.dim], rule=rule, weights=weights, device=device)
-
-
-def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
-    """The record of several concatenated layers; for a single layer, its own record."""
-    if len(parts) == 1:
-        return parts[0]
-    keys = " ".join(str(part.cache_key) for part in parts)
-    return replace(
-        parts[0],
-        name="+".join(part.name for part in parts),
-        dim=sum(part.dim for part in parts),
-        comparable=all(part.comparable for part in parts),
-        cache_key=hashlib.sha256(keys.encode()).hexdigest(),
-    )
 
 
 def misfit(name: str, error: Exception) -> WeightsError:

@@ -73,7 +73,12 @@ class GaborNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Turn float32 (n, 3, 64, 64) in 0..1 into float32 (n, 736)."""
-        image = _opponent_axes(images)
+        # Rotated to luminance, red-green and blue-yellow; lengths stay.
+        red, green, blue = images.unbind(1)
+        luminance = (red + green + blue) / math.sqrt(3)
+        red_green = (red - green) / math.sqrt(2)
+        blue_yellow = (2 * blue - red - green) / math.sqrt(6)
+        image = torch.stack((luminance, red_green, blue_yellow), dim=1)
         groups = [
             _cell_means(image[:, :1], _LAYOUT_GRID) * _LAYOUT_WEIGHT,
             _cell_means(image[:, 1:], _LAYOUT_COLOR_GRID) * _LAYOUT_WEIGHT,
@@ -104,15 +109,6 @@ def _gabor_filters(orientations: int) -> Tensor:
     phases = [2 * math.pi / _WAVELENGTH * (x * math.cos(angle) + y * math.sin(angle)) for angle in angles]
     waves = [envelope * wave(phase) for wave in (torch.cos, torch.sin) for phase in phases]
     return torch.stack([wave - envelope * (wave.sum() / envelope.sum()) for wave in waves])[:, None]
-
-
-def _opponent_axes(rgb: Tensor) -> Tensor:
-    """Rotate (n, 3, h, w) from red, green, blue to luminance, red-green and blue-yellow; lengths stay."""
-    red, green, blue = rgb.unbind(1)
-    luminance = (red + green + blue) / math.sqrt(3)
-    red_green = (red - green) / math.sqrt(2)
-    blue_yellow = (2 * blue - red - green) / math.sqrt(6)
-    return torch.stack((luminance, red_green, blue_yellow), dim=1)
 
 
 def _contrast(channels: Tensor, filters: Tensor) -> Tensor:

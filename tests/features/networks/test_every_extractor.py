@@ -9,7 +9,7 @@ from torch import nn
 from genpr.errors import DataError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
+from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, load_extractor
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
@@ -112,7 +112,9 @@ def test_every_change_of_features_changes_the_cache_key():
     name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
 
     def key(name=name, rule=rule, sha256="a"):
-        return describe_part(name, rule, dim=3, weights=Weights({}, sha256)).cache_key
+        weights = Weights({}, sha256)
+        extractor = NetworkExtractor(nn.Flatten(), [name], [3], rule=rule, weights=weights, device=CPU)
+        return extractor.info.cache_key
 
     others = [
         key(sha256="b"),
@@ -128,10 +130,15 @@ def test_every_change_of_features_changes_the_cache_key():
 
 
 def test_several_layers_have_one_info():
-    (part,) = small().parts
-    assert joint_info([part]) is part
-    b, c = (replace(part, name=key, dim=8, comparable=False, cache_key=key) for key in "bc")
-    both = joint_info([part, b])
-    assert (both.name, both.dim, both.comparable) == ("small+b", 200, False)
-    keys = {joint_info(parts).cache_key for parts in ([part], [part, b], [part, c], [b, part], [part, b, c])}
-    assert len(keys - {"b", "c", None}) == 5
+    def of(*names):
+        dims, weights = range(8, 8 + len(names)), Weights({}, "a" * 64)
+        rule = InputRule(find_rule("clip"), 8)
+        return NetworkExtractor(nn.Flatten(), names, dims, rule=rule, weights=weights, device=CPU)
+
+    both = of(ExtractorName("small"), ExtractorName("other", resize="clip"))
+    assert (both.info.name, both.info.dim, both.info.comparable) == ("small+other@clip", 17, False)
+    assert [(part.dim, part.comparable) for part in both.parts] == [(8, True), (9, False)]
+    keys = {of(*map(ExtractorName, names)).info.cache_key for names in ("a", "b", "ab", "ac", "ba", "abc")}
+    assert len(keys - {None}) == 6
+    single = small()
+    assert single.parts == (single.info,)
