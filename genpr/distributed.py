@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from genpr.errors import GenprError, ResourceError, UsageError, short
 from genpr.runtime import (
     LAUNCHER_VARIABLES,
-    available_cores,
     check_device,
     is_launched,
     is_out_of_memory,
@@ -122,6 +121,8 @@ class Communicator:
 
     def all_reduce_sum(self, counts: Tensor) -> Tensor:
         """The sum over ranks of integer `counts` of one shape."""
+        if self.is_single_process:
+            return counts
         import torch
 
         return torch.stack(self.all_gather(counts, "counts")).sum(dim=0, dtype=counts.dtype)
@@ -406,7 +407,11 @@ def _machine_share(communicator: Communicator, on_gpu: bool) -> Iterator[None]:
     """Use this rank's share of the cores and memory of its machine, and check that it has a separate GPU."""
     import torch
 
-    own: dict[str, Any] = {"machine": socket.gethostname(), "cores": available_cores(), "gpu": None}
+    own: dict[str, Any] = {
+        "machine": socket.gethostname(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "gpu": None,
+    }
     if on_gpu:
         own["gpu"] = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
     everywhere = communicator.all_gather_object(own, "machines")

@@ -117,7 +117,8 @@ def cgroup_memory_left(
             group = PurePosixPath(path.lstrip("/"))
             for kind in _GROUP_FILES.keys() & {*controllers.split(",")}:
                 *names, of_files = _GROUP_FILES[kind]
-                for folder in (root / kind / part for part in (group, *group.parents)):
+                for part in (group, *group.parents):
+                    folder = root / kind / part
                     with suppress(OSError, ValueError):  # missing, or "max"
                         limit, used = (int((folder / f"memory.{name}").read_text()) for name in names)
                         cached = _count_in(folder / "memory.stat", of_files)  # freed when memory is needed

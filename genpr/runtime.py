@@ -42,6 +42,7 @@ _OUT_OF_MEMORY = (
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h with their values. The last is set because
 # glibc no longer adapts it after the second was set.
 _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
+_user_default_device: ContextVar[Any] = ContextVar("_user_default_device", default=None)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 # Number of processes of one run that share the cores and the memory of this machine, and whether "auto" may be a GPU.
@@ -125,14 +126,9 @@ def launched_rank() -> int:
     return int(os.environ["RANK"])
 
 
-def available_cores() -> list[int]:
-    """Numbers of the cores that this process may run on."""
-    return sorted(os.sched_getaffinity(0))
-
-
 def usable_cores() -> int:
     """Number of cores that this process should use: its share of the available ones (`shared_machine`)."""
-    return max(1, len(available_cores()) // machine_shares["cores"])
+    return max(1, len(os.sched_getaffinity(0)) // machine_shares["cores"])
 
 
 @contextmanager
@@ -296,8 +292,12 @@ def plain_state() -> Iterator[None]:
 
     on_cpu, on_gpu = torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False)
     threads, flushes = torch.get_num_threads(), sys.float_info.min / 2 == 0
+    device = torch.empty(0).device  # the user's default
     try:
-        with cpu_by_default(), np.errstate(), on_cpu, on_gpu, plain_settings():
+        with ExitStack() as stack, np.errstate(), on_cpu, on_gpu, plain_settings():
+            if device.type != "cpu":
+                stack.callback(_user_default_device.reset, _user_default_device.set(device))
+                stack.enter_context(torch.device("cpu"))
             if flushes:
                 torch.set_flush_denormal(False)
             yield
@@ -398,26 +398,6 @@ def _trigger_deprecation_warning() -> None:
     with warnings.catch_warnings(), suppress(RuntimeError):  # of a precision that cannot be read
         warnings.simplefilter("ignore")
         torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
-
-
-_user_default_device: ContextVar[Any] = ContextVar("_user_default_device", default=None)
-
-
-@contextmanager
-def cpu_by_default() -> Iterator[None]:
-    """Create tensors without a device on the CPU, even if the user set another default device."""
-    import torch
-
-    device = torch.empty(0).device
-    if device.type == "cpu":
-        yield
-        return
-    before = _user_default_device.set(device)
-    try:
-        with torch.device("cpu"):
-            yield
-    finally:
-        _user_default_device.reset(before)
 
 
 @contextmanager

@@ -46,7 +46,8 @@ def open_regular(path: Path) -> io.BufferedReader:
     """
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, since opening may change a device
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - Path.open takes no opener; the caller closes it
+    # Without waiting for a writer if the path is a pipe now.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     status = os.fstat(file.fileno())
     if stat.S_ISREG(status.st_mode) and status.st_size:
         return file
@@ -54,11 +55,6 @@ def open_regular(path: Path) -> io.BufferedReader:
     if not stat.S_ISREG(status.st_mode):  # it was replaced in between
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return Path(os.devnull).open("rb")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for a writer if the path is a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def sha256_of_file(path: Path) -> str:

@@ -34,7 +34,7 @@ from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.networks.network import NetworkExtractor
 from genpr.images.decode import content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
-from genpr.images.item import ImageSource, Item, known_length, passed_over, printable
+from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
 from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
@@ -137,7 +137,8 @@ def embed_source(
             (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
         features = embedded.feature_set(source.name, share.names, extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
-        sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=passed_over(source)))
+        others = getattr(source, "passed_over", {})
+        sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=others))
     return sets
 
 

@@ -147,15 +147,12 @@ class ArraySource(IndexedSource):
     def __len__(self) -> int:
         return len(self.images)
 
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        return Item(f"[{index}]", lambda: pixels_of(self.images[index]))
-
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; a tensor on a CUDA device is copied block by block."""
         images = self.images
         if not is_tensor(images) or images.device.type != "cuda":
-            yield from super().select(indices)
+            for index in indices:
+                yield Item(f"[{index}]", partial(pixels_of, images[index]))
             return
         remaining, length = iter(indices), max(1, _BLOCK_BYTES // images[0].nbytes)
         while block := list(islice(remaining, length)):

@@ -74,10 +74,11 @@ class DatasetSource(IndexedSource):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        read = user_errors(f"{self.name}[{index}]", _FAILED)(partial(self._read, index))
-        return Item(f"[{index}]", read)
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not read."""
+        for index in indices:
+            read = user_errors(f"{self.name}[{index}]", _FAILED)(partial(self._read, index))
+            yield Item(f"[{index}]", read)
 
     def _read(self, index: int) -> ImageData:
         name = f"[{index}]"

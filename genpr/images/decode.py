@@ -114,7 +114,7 @@ class PillowGuard:
             self._restored.close()
             # A copy made by `catch_warnings` in the meantime holds the filter, too.
             for filters in (*self._muted, cast("list[Any]", warnings.filters)):
-                while any(entry is _QUIET for entry in filters):
+                while _QUIET in filters:
                     filters.remove(_QUIET)
             self._muted.clear()
 
@@ -208,7 +208,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
 def _is_unscaled(pixels: NDArray[np.uint8]) -> bool:
     """Whether all values are those of floats of 0..1 that were cast to uint8, 0 and 1, or of -1..1, 0, 1 and 255."""
     # 255 becomes 0; a few pixels decide for nearly all images.
-    if any((part + np.uint8(1)).max() > 2 for part in (pixels[::8, ::8], pixels)):
+    if (pixels[::8, ::8] + np.uint8(1)).max() > 2 or (pixels + np.uint8(1)).max() > 2:
         return False
     return bool((pixels == 1).any() or not pixels.any())
 
@@ -254,7 +254,12 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     if exif is not None:
         image.info["exif"] = exif
     _check_size(image.size, name, policy)
-    _check_python_codec(image, data)
+    if image.tile and image.tile[0].codec_name in _PYTHON_CODECS:  # Pillow would decode it for many seconds
+        n_pixels = image.size[0] * image.size[1]
+        if n_pixels > _MAX_PYTHON_PIXELS:
+            raise TooManyPiecesError(f"it has {n_pixels:,} pixels in a form that Pillow decodes one by one")
+        if format_name == "PPM" and data.count(b"#") > max(_MAX_COMMENTS, n_pixels):
+            raise TooManyPiecesError("it has very many comments")
     if format_name == "JPEG":
         _check_jpeg(image, data, name, policy)
     elif format_name == "TIFF":
@@ -343,8 +348,15 @@ def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
     This is `image.convert("RGB")`, as in other loaders, except where that gives wrong pixels: it saturates 16-bit
     gray, and makes float and 32-bit integer images black or white.
     """
-    is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and bits == 16)
-    pixels, flags = (_scaled_gray if is_deep_gray else _converted)(image, bits)
+    flags = {"16bit-scaled"} if bits > 8 else set[str]()
+    if image.mode.startswith("I;16") or (image.mode == "I" and bits == 16):
+        values = np.asarray(image)
+        # The high 8 bits, as other readers of 16-bit color do.
+        pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
+        if (values == image.info.get("transparency", -1)).any():
+            flags.add("alpha-dropped")
+    else:
+        pixels = _converted(image, flags)
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
@@ -355,13 +367,12 @@ def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
     return pixels, flags
 
 
-def _converted(image: Image.Image, bits: int) -> _Converted:
-    """Pixels by Pillow's conversion, a few million at once."""
+def _converted(image: Image.Image, flags: set[str]) -> NDArray[np.uint8]:
+    """Pixels by Pillow's conversion, a few million at once; adds flags of the conversion to `flags`."""
     if image.mode in _UNKNOWN_RANGE:
         raise UnsupportedImageError(f"{_UNKNOWN_RANGE[image.mode]} pixels, whose range is unknown")
     if image.mode not in _CONVERTED:
         raise UnsupportedImageError(f"pixels of mode {image.mode}")
-    flags = {"16bit-scaled"} if bits > 8 else set[str]()
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
     width, height = image.size
@@ -378,15 +389,7 @@ def _converted(image: Image.Image, bits: int) -> _Converted:
         rows[:] = rgba[..., :3]
         if rgba[..., 3].min() < 255:
             flags.add("alpha-dropped")
-    return pixels, flags
-
-
-def _scaled_gray(image: Image.Image, bits: int) -> _Converted:
-    """Keep the high 8 bits, as other readers of 16-bit color do."""
-    values = np.asarray(image)
-    pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
-    is_hidden = (values == image.info.get("transparency", -1)).any()
-    return pixels, {"16bit-scaled", "alpha-dropped"} if is_hidden else {"16bit-scaled"}
+    return pixels
 
 
 def _exif_orientation(exif: bytes) -> int | None:
@@ -423,17 +426,6 @@ def _check_tiles(tile: tuple[int, int], size: tuple[int, int], name: str, policy
     pixels, limit = tile[0] * tile[1], max(policy.max_pixels, _MIN_PIXEL_LIMIT)
     if pixels > limit or columns * rows * max(pixels, _MIN_TILE_PIXELS) > 2 * limit:
         raise _too_large(name, f"{columns * rows:,} tiles of {pixels:,} pixels", limit)
-
-
-def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
-    """Refuse images that Pillow would decode in Python for many seconds."""
-    if not image.tile or image.tile[0].codec_name not in _PYTHON_CODECS:
-        return
-    pixels = image.size[0] * image.size[1]
-    if pixels > _MAX_PYTHON_PIXELS:
-        raise TooManyPiecesError(f"it has {pixels:,} pixels in a form that Pillow decodes one by one")
-    if isinstance(image, PpmImageFile) and data.count(b"#") > max(_MAX_COMMENTS, pixels):
-        raise TooManyPiecesError("it has very many comments")
 
 
 def _too_large(name: str, facts: str, limit: int) -> ImageError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FileSource(MemberSource[str]):
-    """Image files at paths relative to `root`; a missing file is an unreadable image."""
-
-    def __init__(
-        self, name: str, root: Path, paths: Sequence[str], passed_over: dict[str, int] | None = None
-    ) -> None:
-        super().__init__(name, paths, str, partial(read_file, root), passed_over or {})
+    """Image files at paths that are relative to a folder; a missing file is an unreadable image."""
 
 
 def open_folder(root: Path, name: str) -> FileSource:
@@ -46,7 +41,7 @@ def open_folder(root: Path, name: str) -> FileSource:
     others = Counter[str]()
     images = filter_images(walk_files(root, others), str, partial(read_start, root), name, others)
     paths = tuple(sorted(images, key=os.fsencode))
-    return FileSource(name, root, paths, count_suffixes(others))
+    return FileSource(name, paths, str, partial(read_file, root), count_suffixes(others))
 
 
 def has_images(root: Path) -> bool:
@@ -146,4 +141,4 @@ def open_list(path: Path, name: str) -> FileSource:
     paths = tuple(os.fsdecode(line) for line in lines if line)
     if not paths:
         raise DataError(f"{name} has no images (the list is empty)", code="no-images", path=name)
-    return FileSource(name, path.parent, paths)
+    return FileSource(name, paths, str, partial(read_file, path.parent))

@@ -8,7 +8,7 @@ archive are images.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 from zlib import crc32
 
@@ -169,12 +169,10 @@ class TooManyPiecesError(Exception):
         super().__init__(reason)
 
 
-def _patterns(signatures: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, re.Pattern[bytes]], ...]:
-    return tuple((name, re.compile(signature, re.DOTALL)) for name, signature in signatures)
-
-
-_ACCEPTED = _patterns(_READ)
-_OTHER = _patterns((name, signature) for name, _, signature in UNREAD_FORMATS if signature)
+_ACCEPTED = re.compile(
+    b"|".join(b"(?P<%s>%s)" % (name.encode(), signature) for name, signature in _READ), re.DOTALL
+)
+_OTHER = [(name, re.compile(signature, re.DOTALL)) for name, _, signature in UNREAD_FORMATS if signature]
 
 
 def image_format(data: bytes) -> str | None:
@@ -183,7 +181,8 @@ def image_format(data: bytes) -> str | None:
         size = min(int.from_bytes(data[:4], "big"), 256)
         brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
         return "AVIF" if brands & {b"avif", b"avis"} else None
-    return next((name for name, pattern in _ACCEPTED if pattern.match(data)), None)
+    match = _ACCEPTED.match(data)
+    return match and match.lastgroup
 
 
 def codec_name(data: bytes) -> str | None:

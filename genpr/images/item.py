@@ -77,7 +77,8 @@ class SourceLabels:
 class ImageSource(Protocol):
     """An ordered collection of images, called `name` in messages. The sources of genpr derive from this class.
 
-    The order does not depend on locale, file system or hash seed. `len` raises `TypeError` if the number is unknown.
+    The order does not depend on locale, file system or hash seed. `len` raises `TypeError` if the number is unknown. A source of
+    files may have `passed_over`, the numbers of files that are no images, by suffix, "hidden", "link" or "none".
     """
 
     name: str
@@ -102,18 +103,10 @@ class ImageSource(Protocol):
 
 
 class IndexedSource(ImageSource):
-    """Base of sources with random access; a subclass defines `item` or `select`. Default names are "[17]"."""
+    """Base of sources with random access, which define `select`. Default names are "[17]"."""
 
     def __iter__(self) -> Iterator[Item]:
         return self.select(range(len(self)))
-
-    def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at ascending indices; others are not read if the source allows that."""
-        return map(self.item, indices)
-
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        return next(self.select([index]))
 
     def names(self) -> Iterator[str]:
         """Names made of indices."""
@@ -133,10 +126,11 @@ class MemberSource(IndexedSource, Generic[T]):
     def __len__(self) -> int:
         return len(self.members)
 
-    def item(self, index: int) -> Item:
-        """The image at an index."""
-        member = self.members[index]
-        return Item(self.name_of(member), partial(self.read, member))
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not read."""
+        for index in indices:
+            member = self.members[index]
+            yield Item(self.name_of(member), partial(self.read, member))
 
     def names(self) -> Iterator[str]:
         """Names of the members."""
@@ -225,14 +219,9 @@ def filter_images(
 def count_suffixes(others: Counter[str]) -> dict[str, int]:
     """The counts of files passed over, the most frequent suffixes first; many rare ones together as "other"."""
     ordered = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))
-    rest = sum(count for _, count in ordered[_MOST_SUFFIXES:])
-    return dict(ordered[:_MOST_SUFFIXES]) | ({"other": rest} if rest else {})
-
-
-def passed_over(source: ImageSource) -> dict[str, int]:
-    """Numbers of files in the containers of a source that are no images, by suffix, "hidden", "link" or "none"."""
-    counts: dict[str, int] = getattr(source, "passed_over", {})
-    return counts
+    shown = dict(ordered[:_MOST_SUFFIXES])
+    rest = others.total() - sum(shown.values())
+    return shown | ({"other": rest} if rest else {})
 
 
 def passed_over_text(counts: Mapping[str, int]) -> str:
@@ -277,7 +266,8 @@ class SubsetSource(ImageSource):
     @property
     def passed_over(self) -> dict[str, int]:
         """Those of the whole source."""
-        return passed_over(self.source)
+        counts: dict[str, int] = getattr(self.source, "passed_over", {})
+        return counts
 
 
 @dataclass(frozen=True)
@@ -314,7 +304,9 @@ class ConcatSource(ImageSource):
     @property
     def passed_over(self) -> dict[str, int]:
         """Those of all parts."""
-        return count_suffixes(sum(map(Counter, map(passed_over, self.parts)), Counter[str]()))
+        return count_suffixes(
+            sum((Counter(getattr(part, "passed_over", {})) for part in self.parts), Counter())
+        )
 
     def source_labels(self) -> SourceLabels | None:
         """Class labels of the parts; None for images of parts without labels."""

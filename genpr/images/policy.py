@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 
@@ -67,14 +67,13 @@ class DecodePolicy:
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
     """The decoding options in the record of a decoder, which also contains versions."""
-    return {name: decoder[name] for name in ("prepare",) if name in decoder}
+    return {"prepare": decoder["prepare"]} if "prepare" in decoder else {}
 
 
 def policy_of(decoder: Mapping[str, str]) -> DecodePolicy:
     """The policy in the record of a decoder, with the default pixel limit; DataError if it is invalid."""
-    choices: dict[str, Any] = {**choices_in(decoder)}
     try:
-        return DecodePolicy(**choices)
+        return DecodePolicy(prepare=decoder.get("prepare", "none"))
     except UsageError as error:
         raise DataError(
             f"the recorded options of decoding are not valid: {error}", code="not-a-result"

@@ -18,7 +18,7 @@ from genpr.errors import ResourceError, UsageError
 from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import FileSource, open_folder, open_list, read_start
+from genpr.images.folder import FileSource, open_folder, open_list, read_file, read_start
 from genpr.images.formats import ARRAY_SUFFIXES
 from genpr.images.item import (
     ImageSource,
@@ -84,7 +84,7 @@ def _open_several(several: Sequence[Path], text: str, name: str) -> ImageSource:
         message = f"the pattern {text!r} matches different kinds of sources: {listed}; make it more specific"
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
-        return FileSource(name, Path(), tuple(map(str, several)))
+        return FileSource(name, tuple(map(str, several)), str, partial(read_file, Path()))
     return concat_sources(name, several, lambda path: _open_one(str(path), str(path)))
 
 

@@ -21,7 +21,7 @@ class _DeviceCheck(TorchFunctionMode):
         self.seen: list[str] = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        asks_for_default = func is torch.empty and args == (0,) and not kwargs  # as `cpu_by_default` does
+        asks_for_default = func is torch.empty and args == (0,) and not kwargs  # as `plain_state` does
         if func in self._MAKERS and "device" not in (kwargs or {}) and not asks_for_default:
             self.seen.append(func.__name__)
         return func(*args, **(kwargs or {}))
