@@ -36,7 +36,7 @@ from genpr.features.extractor import (
 from genpr.features.user_code import load_object, takes_device
 from genpr.runtime import plain_settings, resolve_device, user_default_device, user_errors
 from genpr.storage import tensors_sha256
-from genpr.validation import check_integers, is_plain, kind_of
+from genpr.validation import check_integers, entry_point, is_plain, kind_of
 
 _MAX_DEPTH = 3  # a function, the pipeline it captured, the pipeline's attributes
 _MAX_ENTRIES = 100  # entries; longer containers are assumed to be data without networks
@@ -160,6 +160,7 @@ def _networks_in(container: object, place: str, depth: int = _MAX_DEPTH) -> Iter
             yield from _networks_in(value, f"{place}.{key}", depth - 1)
 
 
+@entry_point
 def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
     """Load "path/to/file.py:factory" or "package.module:factory"."""
     return wrap_extractor(load_user_object(spec, kind="extractor", device=device), name=spec)

@@ -300,7 +300,6 @@ def load_extractor(
     return load_joint([name], weights=weights, device=device, offline=offline, progress=progress)
 
 
-@entry_point
 def load_joint(
     names: Sequence[str],
     *,
@@ -312,16 +311,18 @@ def load_joint(
     """An extractor of the concatenated layers of one network (see `group_by_network`), which are its `parts`."""
     check_flag(offline, "offline")
     parsed = tuple(map(parse_name, map(canonical_name, names)))
-    first, resolved = str(parsed[0]), resolve_device(device)
+    first = str(parsed[0])
+    network = network_module(first)
     try:
+        # Missing weights are reported before torch is imported.
         loaded = read_weights(first, weights=weights, offline=offline, progress=progress)
-        network = network_module(first)
+        resolved = resolve_device(device)
         if network is None:
             from genpr.features.custom import load_custom
 
             return load_custom(first, device=resolved)
-        module = import_module(f"genpr.features.networks.{network}")
-        extractor: DescribedExtractor = module.build(loaded, names=parsed, device=resolved)
+        build = entry_point(import_module(f"genpr.features.networks.{network}").build)
+        extractor: DescribedExtractor = build(loaded, names=parsed, device=resolved)
     except GenprError:
         raise
     except (ImportError, RuntimeError) as error:

@@ -30,6 +30,7 @@ from genpr.runtime import (
     user_cache,
 )
 from genpr.storage import atomic_path, open_regular, remove_temporaries, sha256_of_file
+from genpr.validation import entry_point
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
@@ -171,6 +172,7 @@ def verify_file(
     return digest
 
 
+@entry_point
 def load_weights(entry: WeightsFile, path: Path) -> Weights:
     """Load a weights file; the hashed bytes are the deserialized ones, even if the file is replaced meanwhile."""
     try:
