@@ -18,7 +18,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.reference import Reference
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.features.source_features import Embedder, SourceFeatures, source_features
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import INCEPTION_SCORE, METRICS
 from genpr.metrics.uncertainty import Resampled, against_best, difference, standard_error
@@ -210,9 +210,8 @@ def scores(
     plan = ScorePlan.from_options(opened, options)
 
     def source(rows: Tensor, role: str) -> SourceFeatures:
-        features = SourceFeatures(FeatureSet(rows, f"<{role} features>", info), role, embedder)
-        features.require(plan.needs[role].extractors or (plan.own,), minimum=plan.needs[role].least)
-        return features
+        keys, given = plan.needs[role].extractors or (plan.own,), FeatureSet(rows, f"<{role} features>", info)
+        return source_features(given, role, embedder, keys, minimum=plan.needs[role].least)
 
     reference = Reference(plan, source(real, "real"), embedder)
     found = {}

@@ -10,7 +10,7 @@ from genpr.evaluation.result import SideSummary
 from genpr.evaluation.tables import ImageValues
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
-from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures
+from genpr.features.source_features import Embedder, ExtractorLike, source_features
 from genpr.images.item import known_length
 
 T = TypeVar("T")
@@ -29,8 +29,7 @@ def embed_matched(
     if listed is not None:
         table.check_used(listed)
         check(_complete(table, listed, range(len(listed)), len(listed)))
-    source = SourceFeatures(opened, role, embedder, declared=(extractor,))
-    source.require([extractor], minimum=1)
+    source = source_features(opened, role, embedder, [extractor], minimum=1, declared=(extractor,))
     features = source[extractor]
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]

@@ -20,7 +20,13 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights
-from genpr.features.source_features import Embedder, ExtractorLike, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import (
+    Embedder,
+    ExtractorLike,
+    SourceFeatures,
+    source_features,
+    with_cpu_fallback,
+)
 from genpr.memory import memory_limit
 from genpr.metrics.registry import HELD_OUT
 from genpr.notices import Notice
@@ -163,9 +169,16 @@ class ScoreRun:
         if role == "real" and isinstance(opened, OpenedImages):
             require_all_weights(elsewhere, self.options)  # before any image is embedded
         embedder = self.embedder if cache is None else self.embedder.with_options(cache=cache)
-        features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
-        features.require(extractors, minimum=least, elsewhere=elsewhere)
-        return features
+        return source_features(
+            opened,
+            role,
+            embedder,
+            extractors,
+            minimum=least,
+            limit=limit,
+            declared=declared,
+            elsewhere=elsewhere,
+        )
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""

@@ -42,7 +42,12 @@ from genpr.features.inputs import OpenedImages, open_input
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights, weights_of
-from genpr.features.source_features import Embedder, SourceFeatures, check_options_of_ranks, with_cpu_fallback
+from genpr.features.source_features import (
+    Embedder,
+    check_options_of_ranks,
+    source_features,
+    with_cpu_fallback,
+)
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
 from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
@@ -336,9 +341,9 @@ def _add_features(
     )
     own = embedder.with_options(weights=options.weights if is_used else None)
     for part, is_file, role in zip(found.parts, on_disk, _ROLES, strict=True):
-        source = SourceFeatures(OpenedImages(SubsetSource(part.name, part, found.rows), is_file), role, own)
-        source.require(extractors, minimum=2 if "rfid" in options.extractors else 1)
-        sources.append(source)
+        images = OpenedImages(SubsetSource(part.name, part, found.rows), is_file)
+        least = 2 if "rfid" in options.extractors else 1
+        sources.append(source_features(images, role, own, extractors, minimum=least))
     notices = [each for source in sources for extractor in extractors for each in source[extractor].notices]
     for name, extractor in options.extractors.items():
         real, fake = (source[extractor].features for source in sources)

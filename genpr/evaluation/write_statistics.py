@@ -25,7 +25,7 @@ from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
     Embedder,
-    SourceFeatures,
+    source_features,
     with_cpu_fallback,
 )
 from genpr.features.statistics import (
@@ -111,8 +111,7 @@ def compute_statistics(
             spatial = with_variants_of("inception-spatial", of_maps[0])
         extractors = [*(key for key in keys if key != spatial), *([] if spatial is None else [spatial])]
         embedder = Embedder(options)
-        features = SourceFeatures(opened, "source", embedder, declared=extractors)
-        features.require(extractors, minimum=2)
+        features = source_features(opened, "source", embedder, extractors, minimum=2, declared=extractors)
         for extractor in extractors:
             found = features[extractor]
             work = partial(_gaussian_of, found)

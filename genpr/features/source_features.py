@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import filterfalse
 from pathlib import Path
 from typing import TypeVar, Unpack, cast
 
@@ -173,161 +172,175 @@ FROM_FILE = "<as in the feature file>"
 """Key of the features of a feature file without a requested extractor."""
 
 
+@dataclass(frozen=True)
 class SourceFeatures:
-    """The features of one source, such as the real images of a score.
+    """The features of one source, such as the real images of a score, by extractor, of a random subset of at most `limit` images."""
 
-    `limit` is the size of a random subset, in addition to the limit of the embedder. `declared` are the extractors that the
-    user declares for feature files without this record.
-    """
-
-    def __init__(
-        self,
-        opened: OpenedInput,
-        role: str,
-        embedder: Embedder,
-        *,
-        limit: int | None = None,
-        declared: Collection[ExtractorLike] = (),
-    ) -> None:
-        self.opened = opened
-        self.role = role
-        prepare = embedder.options.prepare
-        if isinstance(opened, FeatureSet) and opened.statistics is None and prepare is not None:
-            _check_prepared(opened, prepare)
-        self._declared = declared
-        self._embedder = embedder
-        most = embedder.options.max_images
-        self._limit = most if limit is None else limit if most is None else min(limit, most)
-        self._known: dict[ExtractorLike, FeatureSet] = {}
-        self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-
-    def require(
-        self, keys: Iterable[ExtractorLike], *, minimum: int, elsewhere: Iterable[ExtractorLike] = ()
-    ) -> None:
-        """Embed missing features, by each network once, in one pass over the images.
-
-        A weights file may also belong to an extractor in `elsewhere`, which only other sources need.
-        """
-        check_options_of_ranks(self._embedder.options)
-        missing = list(filterfalse(self._known.__contains__, dict.fromkeys(keys)))
-        if isinstance(self.opened, FeatureSet):
-            _check_features_of_ranks(self.opened)
-            for key in missing:
-                self._known[key] = self._checked(self.opened, key)
-        else:
-            if FROM_FILE in missing:
-                text = "the reference statistics do not name their extractor; declare it with --extractor"
-                raise FeatureError(text, code="unlabeled-features", path=self.opened.source.name)
-            if self._total is not None:
-                self._check_number(self.opened.source.name, self._total, minimum)
-            if (weights := self._embedder.options.weights) is not None:
-                check_weights_used([*missing, *elsewhere], weights)
-            if groups := group_by_network(missing):
-                self._known |= self._embedded(groups)
-        for key in missing:
-            if self._known[key].statistics is None:
-                self._check_number(self._known[key].source, len(self._known[key]), minimum)
-
-    def _embedded(self, groups: Sequence[Sequence[ExtractorLike]]) -> dict[ExtractorLike, FeatureSet]:
-        """The features by key: of all networks at once, or one after another if memory is insufficient."""
-        opened, together = self.opened, len(groups) > 1
-        assert isinstance(opened, OpenedImages)
-        is_one_shot = isinstance(opened.source, BatchSource) and opened.source.is_one_shot
-        # Features from CPU and GPU differ in their last bits, so all images are embedded again.
-        can_move = isinstance(groups[0][0], str) and not is_one_shot and not together
-        work = partial(Embedder.embed, images=opened, role=self.role, groups=groups, limit=self._limit)
-        try:
-            sets, notices = with_cpu_fallback(
-                self._embedder, work, f"for {self.role} images", can_move=can_move
-            )
-        except Exception as error:
-            is_single = current_communicator().is_single_process
-            if not together or is_one_shot or not (is_out_of_memory(error) and is_single):
-                raise
-        else:
-            if notices:
-                sets = {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
-            return sets
-        torch.cuda.empty_cache()  # the error no longer references memory here
-        return {key: each for group in groups for key, each in self._embedded([group]).items()}
+    opened: OpenedInput
+    role: str
+    sets: Mapping[ExtractorLike, FeatureSet]
+    limit: int | None
+    seed: int
 
     def __getitem__(self, key: ExtractorLike) -> FeatureSet:
-        """The features of an extractor that was required."""
-        return self._known[key]
+        """The features of an extractor."""
+        return self.sets[key]
 
     def limited_to(self, most: int) -> SourceFeatures:
         """The same source with at most `most` images: the subset that a limit of `most` would have chosen."""
-        if all(len(features) <= most for features in self._known.values()):
+        if all(len(features) <= most for features in self.sets.values()):
             return self
-        part = SourceFeatures(self.opened, self.role, self._embedder, limit=most, declared=self._declared)
-        for key, features in self._known.items():
-            part._known[key] = features.select(self._rows_of_limit(len(features), most))
-        return part
+        sets = {key: each.select(self._rows_of_limit(len(each), most)) for key, each in self.sets.items()}
+        return replace(self, sets=sets, limit=most)
 
     @property
     def n(self) -> int:
         """Number of embedded images."""
-        return min(map(len, self._known.values()))
+        return min(map(len, self.sets.values()))
 
-    def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
+    def halves(self) -> list[SourceFeatures]:
         """Two disjoint random halves by the content of the features of each extractor; the first has the extra image."""
-        first, second = (
-            SourceFeatures(self.opened, self.role, self._embedder, declared=self._declared) for _ in range(2)
-        )
-        for key, features in self._known.items():
-            rows = torch.tensor_split(random_order(features.features), 2)
-            first._known[key], second._known[key] = (features.select(half.sort().values) for half in rows)
-        return first, second
+        sets: list[dict[ExtractorLike, FeatureSet]] = [{}, {}]
+        for key, features in self.sets.items():
+            for half, rows in zip(sets, random_order(features.features).tensor_split(2), strict=True):
+                half[key] = features.select(rows.sort().values)
+        return [replace(self, sets=half) for half in sets]
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
         """The rows among n known ones that a limit of `most` would choose from the whole source."""
-        total, seed = self._total, self._embedder.options.seed
-        if total is None or n != min(total, self._limit or total):  # an iterator, or images were left out
-            return torch.as_tensor(choose_rows(n, most, seed))
-        positions = np.searchsorted(choose_rows(total, n, seed), choose_rows(total, most, seed))
+        opened = self.opened
+        total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
+        if total is None or n != min(total, self.limit or total):  # an iterator, or images were left out
+            return torch.as_tensor(choose_rows(n, most, self.seed))
+        positions = np.searchsorted(choose_rows(total, n, self.seed), choose_rows(total, most, self.seed))
         return torch.as_tensor(positions)
 
-    def _checked(self, features: FeatureSet, key: ExtractorLike) -> FeatureSet:
-        """Features from a file, checked against `key`; the user must declare what the file does not record."""
-        if features.statistics is not None:
-            return features
-        check_features(features.features, features.source)
-        info = features.extractor
-        if info is None:
-            features = self._labeled(features, key)
-        elif not isinstance(key, str):
-            check_same_extractor("--extractor", extractor_info(key), features.source, info)
-        elif key not in {FROM_FILE, info.name} and not is_same_extractor(info.name, key):
-            if dim_of(key) is not None:
-                text = f"{features.source} has {info.name} features, but {key} features are needed; embed the images with {key}"
-                raise FeatureError(text, code="other-extractor", path=features.source)
-            # A custom extractor may have any name.
-            check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
-        if self._limit is None or self._limit >= len(features):
-            return features
-        rows = choose_rows(len(features), self._limit, self._embedder.options.seed)
-        return features.select(torch.as_tensor(rows))
 
-    def _labeled(self, features: FeatureSet, key: ExtractorLike) -> FeatureSet:
-        dim, source = features.features.shape[1], features.source
-        if len(set(self._declared)) > 1:
-            text = f"{source} has features of a single extractor, but a panel needs images"
-            raise UsageError(text, code="already-features", path=source)
-        if key == FROM_FILE or not isinstance(key, str):
-            return features
-        if key not in self._declared:
-            text = f"{source} does not name its extractor; if it has {key} features, declare them with --extractor {key}"
-            raise FeatureError(text, code="unlabeled-features", path=source)
-        if dim_of(key) not in {None, dim}:
-            text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
-            raise FeatureError(text, code="feature-shape", path=source)
-        return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
+def source_features(
+    opened: OpenedInput,
+    role: str,
+    embedder: Embedder,
+    keys: Iterable[ExtractorLike],
+    *,
+    minimum: int,
+    limit: int | None = None,
+    declared: Collection[ExtractorLike] = (),
+    elsewhere: Iterable[ExtractorLike] = (),
+) -> SourceFeatures:
+    """The features of a source by the extractors `keys`, each network once, in one pass over the images.
 
-    def _check_number(self, source: str, n: int, minimum: int) -> None:
-        if n < minimum:
-            advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
-            text = f"{self.role} ({source}) has {count_of(n, 'image')}, but at least {minimum} are needed; use more images{advice}"
-            raise DataError(text, code="too-few-images", path=source)
+    `minimum` is the least number of images, and `limit` the size of a random subset, in addition to the limit of the embedder.
+    `declared` are the extractors that the user declares for feature files without this record. A weights file may also belong
+    to an extractor in `elsewhere`, which only other sources need.
+    """
+    options, wanted = embedder.options, list(dict.fromkeys(keys))
+    if options.max_images is not None:
+        limit = options.max_images if limit is None else min(limit, options.max_images)
+    check_options_of_ranks(options)
+    if isinstance(opened, FeatureSet):
+        _check_features_of_ranks(opened)
+        sets = {key: _checked(opened, key, embedder, limit, declared) for key in wanted}
+    else:
+        if FROM_FILE in wanted:
+            text = "the reference statistics do not name their extractor; declare it with --extractor"
+            raise FeatureError(text, code="unlabeled-features", path=opened.source.name)
+        if (total := known_length(opened.source)) is not None:
+            _check_number(role, opened.source.name, total, minimum)
+        if options.weights is not None:
+            check_weights_used([*wanted, *elsewhere], options.weights)
+        sets = _embedded(embedder, opened, role, group_by_network(wanted), limit) if wanted else {}
+    for each in sets.values():
+        if each.statistics is None:
+            _check_number(role, each.source, len(each), minimum)
+    return SourceFeatures(opened, role, sets, limit, options.seed)
+
+
+def _embedded(
+    embedder: Embedder,
+    opened: OpenedImages,
+    role: str,
+    groups: Sequence[Sequence[ExtractorLike]],
+    limit: int | None,
+) -> dict[ExtractorLike, FeatureSet]:
+    """The features by key: of all networks at once, or one after another if memory is insufficient."""
+    together = len(groups) > 1
+    is_one_shot = isinstance(opened.source, BatchSource) and opened.source.is_one_shot
+    # Features from CPU and GPU differ in their last bits, so all images are embedded again.
+    can_move = isinstance(groups[0][0], str) and not is_one_shot and not together
+    work = partial(Embedder.embed, images=opened, role=role, groups=groups, limit=limit)
+    try:
+        sets, notices = with_cpu_fallback(embedder, work, f"for {role} images", can_move=can_move)
+    except Exception as error:
+        is_single = current_communicator().is_single_process
+        if not together or is_one_shot or not (is_out_of_memory(error) and is_single):
+            raise
+    else:
+        if notices:
+            sets = {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
+        return sets
+    torch.cuda.empty_cache()  # the error no longer references memory here
+    one_by_one = (_embedded(embedder, opened, role, [group], limit) for group in groups)
+    return {key: each for sets in one_by_one for key, each in sets.items()}
+
+
+def _checked(
+    features: FeatureSet,
+    key: ExtractorLike,
+    embedder: Embedder,
+    limit: int | None,
+    declared: Collection[ExtractorLike],
+) -> FeatureSet:
+    """Features from a file, checked against `key`; the user must declare what the file does not record."""
+    if features.statistics is not None:
+        return features
+    options, info = embedder.options, features.extractor
+    if (
+        options.prepare is not None
+        and (recorded := features.decoder.get("prepare", "none")) != options.prepare
+    ):
+        raise UsageError(
+            f"{printable(features.source)} has features of images with prepare = {recorded}, but {options.prepare} is "
+            "requested, which needs images; leave --prepare out, or give the images",
+            code="features-prepared",
+            path=features.source,
+        )
+    check_features(features.features, features.source)
+    if info is None:
+        features = _labeled(features, key, declared)
+    elif not isinstance(key, str):
+        check_same_extractor("--extractor", extractor_info(key), features.source, info)
+    elif key not in {FROM_FILE, info.name} and not is_same_extractor(info.name, key):
+        if dim_of(key) is not None:
+            text = f"{features.source} has {info.name} features, but {key} features are needed; embed the images with {key}"
+            raise FeatureError(text, code="other-extractor", path=features.source)
+        # A custom extractor may have any name.
+        check_same_extractor("--extractor", embedder.load([key]).info, features.source, info)
+    if limit is None or limit >= len(features):
+        return features
+    return features.select(torch.as_tensor(choose_rows(len(features), limit, options.seed)))
+
+
+def _labeled(features: FeatureSet, key: ExtractorLike, declared: Collection[ExtractorLike]) -> FeatureSet:
+    dim, source = features.features.shape[1], features.source
+    if len(set(declared)) > 1:
+        text = f"{source} has features of a single extractor, but a panel needs images"
+        raise UsageError(text, code="already-features", path=source)
+    if key == FROM_FILE or not isinstance(key, str):
+        return features
+    if key not in declared:
+        text = f"{source} does not name its extractor; if it has {key} features, declare them with --extractor {key}"
+        raise FeatureError(text, code="unlabeled-features", path=source)
+    if dim_of(key) not in {None, dim}:
+        text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
+        raise FeatureError(text, code="feature-shape", path=source)
+    return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
+
+
+def _check_number(role: str, source: str, n: int, minimum: int) -> None:
+    if n < minimum:
+        advice = ", or choose a smaller k" * (minimum > 2)  # a covariance needs two images
+        text = f"{role} ({source}) has {count_of(n, 'image')}, but at least {minimum} are needed; use more images{advice}"
+        raise DataError(text, code="too-few-images", path=source)
 
 
 def _check_features_of_ranks(features: FeatureSet) -> None:
@@ -339,34 +352,19 @@ def _check_features_of_ranks(features: FeatureSet) -> None:
         communicator.check_same(own, "features", advice, FeatureError)
 
 
-def _check_prepared(features: FeatureSet, prepare: str) -> None:
-    """Raise an error for features of images with another or an unknown preparation."""
-    recorded = features.decoder.get("prepare", "none")
-    if recorded != prepare:
-        source = printable(features.source)
-        raise UsageError(
-            f"{source} has features of images with prepare = {recorded}, but {prepare} is requested, which needs images; leave "
-            "--prepare out, or give the images",
-            code="features-prepared",
-            path=features.source,
-        )
-
-
 def features_for_file(
     opened: OpenedInput, key: ExtractorLike | None, embedder: Embedder, shard: Shard | None = None
 ) -> FeatureSet:
     """The features of `opened` by `key` (None: those of a feature file), of a shard of the `max_images` chosen images."""
     if shard is None:
-        whole = SourceFeatures(opened, "images", embedder)
-        whole.require([key or FROM_FILE], minimum=1)
-        return whole[key or FROM_FILE]
+        return source_features(opened, "images", embedder, [key or FROM_FILE], minimum=1)[key or FROM_FILE]
     if isinstance(opened, FeatureSet):
         text = f"{printable(opened.source)} already has features; --shard needs images"
         raise UsageError(text, code="already-features", path=opened.source)
     most = embedder.options.max_images
     chosen = opened.source if most is None else subset(opened.source, most, embedder.options.seed)
     source, unlimited = shard_of(chosen, shard), embedder.with_options(max_images=None)
-    part = SourceFeatures(OpenedImages(source, opened.on_disk), "images", unlimited)
-    part.require([key or FROM_FILE], minimum=0)  # a shard of few images may be empty
+    images, keys = OpenedImages(source, opened.on_disk), [key or FROM_FILE]
+    part = source_features(images, "images", unlimited, keys, minimum=0)  # a shard of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
     return replace(part[key or FROM_FILE], shard=source.info(max_bad=max_bad))

@@ -11,7 +11,7 @@ from genpr.evaluation import evaluator, reference
 from genpr.evaluation.result import result_of
 from genpr.features.inputs import open_input
 from genpr.features.options import EmbedOptions
-from genpr.features.source_features import FROM_FILE, Embedder, SourceFeatures
+from genpr.features.source_features import FROM_FILE, Embedder, source_features
 from genpr.metrics.metric import Control
 from genpr.metrics.registry import BALLS, METRICS
 
@@ -20,8 +20,7 @@ SOME = ["precision", "recall", "density", "coverage", "clipped_density", "authen
 
 def halves_of(features, seed=0):
     embedder = Embedder(EmbedOptions(device="cpu", seed=seed))
-    side = SourceFeatures(open_input(features, "real"), "real", embedder)
-    side.require([FROM_FILE], minimum=1)
+    side = source_features(open_input(features, "real"), "real", embedder, [FROM_FILE], minimum=1)
     return [half[FROM_FILE].features.numpy() for half in side.halves()]
 
 
