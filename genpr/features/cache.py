@@ -25,8 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError, GenprError
-from genpr.features.cache_files import shards_in
+from genpr.errors import DataError, GenprError, ResourceError
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, DecodePolicy
@@ -101,7 +100,22 @@ class FeatureCache:
         self._pending: list[tuple[bytes, CachedImage]] = []
         self._writable = True
         self._unusable: set[Path] = set()
-        self._read_index()
+        # The index: the last 8 bytes of all digests, sorted, with the positions of their rows in the shards.
+        self._shards, self._starts, keys = list[Path](), [0], [np.empty(0, np.uint64)]
+        try:
+            listed = sorted(self.folder.iterdir())
+        except OSError as error:
+            text = f"{self.folder} cannot be listed ({error.strerror}); check its owner and permissions"
+            raise ResourceError(text, code="cache-unusable", path=str(self.folder)) from error
+        for shard in listed:
+            identities = self._read_identities(shard) if shard.suffix == ".safetensors" else None
+            if identities is not None:
+                keys.append(np.ascontiguousarray(identities[:, -8:]).view(np.uint64)[:, 0])
+                self._shards.append(shard)
+                self._starts.append(self._starts[-1] + len(identities))
+        every = np.concatenate(keys)
+        self._order = np.argsort(every, kind="stable")
+        self._keys = every[self._order]
         description = self.folder / "key.json"  # for users and `genpr cache`
         with contextlib.suppress(OSError, GenprError):
             is_there = description.is_file()
@@ -156,21 +170,6 @@ class FeatureCache:
             self._writable = False  # one notice, not one per shard
             reason = getattr(error.__cause__ or error, "strerror", None) or error
             self.notices.append(notice("cache-write-failed", folder=self.folder, reason=reason))
-
-    def _read_index(self) -> None:
-        """Build the index: the last 8 bytes of all digests, sorted, with the positions of their rows in the shards."""
-        self._shards: list[Path] = []
-        self._starts = [0]
-        keys = [np.empty(0, np.uint64)]
-        for shard in shards_in(self.folder):
-            identities = self._read_identities(shard)
-            if identities is not None:
-                keys.append(np.ascontiguousarray(identities[:, -8:]).view(np.uint64)[:, 0])
-                self._shards.append(shard)
-                self._starts.append(self._starts[-1] + len(identities))
-        every = np.concatenate(keys)
-        self._order = np.argsort(every, kind="stable")
-        self._keys = every[self._order]
 
     def _read_identities(self, shard: Path) -> NDArray[np.uint8] | None:
         """The digests in a shard; None if it is unusable, for example owned by another user."""

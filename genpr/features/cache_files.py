@@ -76,14 +76,6 @@ def find_folders(root: Path) -> list[CacheFolder]:
     return folders
 
 
-def shards_in(folder: Path) -> list[Path]:
-    """The shards in the folder of one function, by name."""
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors")
-    except OSError as error:
-        raise _unusable(folder, "listed", error) from error
-
-
 def choose_files(
     folders: Sequence[CacheFolder], *, max_size: int | None = None, used_before: float | None = None
 ) -> list[CacheFile]:

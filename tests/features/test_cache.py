@@ -376,14 +376,8 @@ def test_removed_shard_is_a_miss(tmp_path, shards, is_indexed, monkeypatch):
         assert shards[0].stat().st_mtime == NOW - 300, "listing is no use"
         prune()
     else:
-        listed = cache_module.shards_in
-
-        def prune_after(folder):
-            found = listed(folder)
-            prune()
-            return found
-
-        monkeypatch.setattr(cache_module, "shards_in", prune_after)
+        read = FeatureCache._read_identities
+        monkeypatch.setattr(FeatureCache, "_read_identities", lambda *given: prune() or read(*given))
         cache = FeatureCache(tmp_path, INFO, "cpu")
     assert all(cache.get(identity) is None for identity in rows(1005, 2005, 3005)[0])
     monkeypatch.undo()
