@@ -143,12 +143,9 @@ def _plain(value: object) -> object:
 def parse_share(text: str) -> float:
     """A share of a whole, written as 1% or 0.01."""
     try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise UsageError(f"{text!r} is not a share such as 1% or 0.01", code="bad-option") from None
-    if not 0 <= value <= 1:
-        raise UsageError(f"{text} is not between 0% and 100%", code="bad-option")
-    return value
 
 
 class EmbedKeywords(TypedDict, total=False):
@@ -269,7 +266,9 @@ class EmbedOptions:
                 raise UsageError(text, code="bad-option")
             if least is not None:
                 check_count(value, each.name, minimum=least, maximum=most or _MAX)
-        _ = self.bad_images, self.decoding  # which validate their options
+        if not isinstance(self.max_bad, Real) or not 0 <= self.max_bad <= 1:
+            raise UsageError(f"max_bad is a share from 0 to 1, not {self.max_bad!r}", code="bad-option")
+        _ = self.decoding  # which validates its options
 
     @cached_property
     def bad_images(self) -> BadImagePolicy:

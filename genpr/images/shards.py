@@ -66,7 +66,7 @@ class ShardInfo:
     max_bad: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end <= self.total:
+        if not (0 <= self.start <= self.end <= self.total and 0 <= self.max_bad <= 1):
             raise ValueError(f"a shard cannot contain the images {self.start} to {self.end} of {self.total}")
         _ = self.shard
 
