@@ -54,9 +54,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
     """
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
-        name = name or text
-        several = expand(text)
-        return _open_one(text, name) if several is None else _open_several(several, text, name)
+        return _open_path(text, name or text)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -85,17 +83,21 @@ def _open_several(several: Sequence[Path], text: str, name: str) -> ImageSource:
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
         return FileSource(name, tuple(map(str, several)), str, partial(read_file, Path()))
-    return concat_sources(name, several, lambda path: _open_one(str(path), str(path)))
+    return concat_sources(name, several, lambda path: _open_path(str(path), str(path)))
 
 
-def _open_one(text: str, name: str) -> ImageSource:
+def _open_path(text: str, name: str) -> ImageSource:
+    """Open a folder or file, or all that match a pattern if there is none of this name."""
     path = Path(text)
     try:
         mode = path.stat().st_mode if text else 0
     except (OSError, ValueError):  # such as a name that is too long or contains a NUL
         mode = 0
     if not mode:
-        raise path_not_found(text)
+        several = expand(text)
+        if several is None:
+            raise path_not_found(text)
+        return _open_several(several, text, name)
     if stat.S_ISDIR(mode):
         return open_folder(path, name)
     is_regular, suffix = stat.S_ISREG(mode), suffix_of(str(path))
