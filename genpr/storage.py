@@ -251,6 +251,8 @@ def _unwritable(path: Path, error: Exception) -> ResourceError:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
+    import torch
+
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Larger elements first, as in the library, so that each tensor is aligned.
     ordered = sorted(contiguous, key=lambda name: (-contiguous[name].element_size(), name))
@@ -268,7 +270,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     with report_write_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for name in ordered:
-            file.write(_bytes_of(contiguous[name]))
+            file.write(contiguous[name].flatten().view(torch.uint8).numpy().data)
 
 
 def load_tensors(
@@ -330,18 +332,14 @@ def opened_tensors(path: Path, framework: str = "pt") -> Iterator[Any]:
 
 def tensors_sha256(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Hex sha256 over metadata, and names, dtypes, shapes and bytes of `tensors`, in name order."""
+    import torch
+
     digest = hashlib.sha256(json.dumps(dict(metadata or {}), sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    import torch
-
-    return tensor.flatten().view(torch.uint8).numpy().data
 
 
 def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as there are records
