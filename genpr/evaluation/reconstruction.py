@@ -392,7 +392,7 @@ def _result(
         own.append(notice("small-sample", sets=f"{total} pairs"))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
         decoder, others = decoder_versions() | options.decoding.choices, part.passed_over
-        whole = seen.feature_set(part.name, (), None)
+        whole = seen.feature_set(part.name, None)
         sources.append(replace(whole, names=shown, decoder=decoder, passed_over=others))
         own += [*decoding_notices(role, sources[-1]), *part.notices]
     real, fake = (

@@ -104,20 +104,23 @@ def embed_source(
     """
     started = time.perf_counter()
     policy = decode_policy or DecodePolicy()
-    communicator = current_communicator()
-    share = RankShare(source, communicator)
-    runs = list[ExtractorRun]()
+    communicator, total = current_communicator(), known_length(source)
+    share = None if communicator.is_single_process else RankShare(source, communicator)
+    rows = total if share is None else share.most
+    runs, readers = list[ExtractorRun](), list[_Reader]()
     with ExitStack() as stack:
         stack.enter_context(state_guard())
         for extractor, cache in extractors:
-            runs.append(ExtractorRun(extractor, cache, batch_size, share.most or 1024))
+            runs.append(run := ExtractorRun(extractor, cache, batch_size, rows or 1024))
+            readers.append((run.prepare_on_host, cache))
             if not isinstance(extractor, NetworkExtractor):  # which is frozen in evaluation mode
                 stack.enter_context(evaluation_mode(extractor))
-        if not communicator.is_single_process:
+        if share is not None:
             _check_extractors_of_ranks(runs, [extractor.info for extractor, _ in extractors], share, policy)
-        readers = [(run.prepare_on_host, run.cache) for run in runs]
-        images = stack.enter_context(closing(read_ahead(share, readers, policy)))
-        batches = stack.enter_context(closing(_batches(images, runs, share, progress)))
+        items = enumerate(source) if share is None else share
+        images = stack.enter_context(closing(read_ahead(items, readers, policy)))
+        report = None if progress is None else partial(_report, progress, total, communicator.size)
+        batches = stack.enter_context(closing(_batches(images, runs, report)))
         try:
             _embed_batches(batches, runs)
         finally:  # also after an error, before waiting for other work
@@ -127,47 +130,50 @@ def embed_source(
                 if run.batch_size < run.requested:
                     facts = {"device": run.device, "requested": run.requested, "size": run.batch_size}
                     emit_notice("oom-smaller-batches", **facts)
-    if not communicator.is_single_process:
+    if share is not None:
         share.check_visited()
-    total, sets = source.total if isinstance(source, ShardSource) else len(share.names), []
+    sets = list[FeatureSet]()
     for run, (extractor, _) in zip(runs, extractors, strict=True):
-        embedded = run.embedded if communicator.is_single_process else run.embedded.of_all(communicator)
+        embedded = run.embedded if share is None else run.embedded.of_all(communicator, share.names)
         if embedded.bad:
-            bad = list(embedded.bad.values())
-            (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
-        features = embedded.feature_set(source.name, share.names, extractor.info)
+            bad, n = list(embedded.bad.values()), embedded.n + len(embedded.bad)
+            n = source.total if isinstance(source, ShardSource) else n
+            (bad_images or BadImagePolicy()).check(bad, total=n, source=source.name)
+        features = embedded.feature_set(source.name, extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
         others = getattr(source, "passed_over", {})
         sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=others))
     return sets
 
 
+def _report(progress: Progress, total: int | None, size: int, number: int) -> None:
+    """Report the images of all ranks, estimated from the number of this rank."""
+    progress(number * size if total is None else min(number * size, total), total)
+
+
 class RankShare:
-    """The images of a source that rank r embeds: those of blocks r, r + size, r + 2 size, ...
+    """The images of a source that rank r of several embeds: those of blocks r, r + size, r + 2 size, ...
 
     Every rank must have the same images ("ranks-differ"). Where their names are known, a rank reads only its own images and
     those at the positions `compared`, of which all ranks compare the contents; otherwise it reads all images and compares
-    all. `names` has all images visited so far, `total` is None for a source of unknown length, and `most` is an upper bound of
-    the number of images of this rank.
+    all. `names` has all images visited so far, and `most` is an upper bound of the number of images of this rank; None for a
+    source of unknown length.
     """
 
     def __init__(self, source: ImageSource, communicator: Communicator) -> None:
         self._source, self.communicator = source, communicator
         self.names: list[str] = []
         self.compared: list[int] = []
-        self.size = communicator.size
-        self.total = self.most = known_length(source)
+        total = self.most = known_length(source)
         self._is_indexed, self._visited = False, dict[str, str]()
-        if communicator.is_single_process:
-            return
-        own: dict[str, Any] = {"number of images": self.total}
-        if self.total is not None:
-            blocks_of_rank = -(-self.total // (BLOCK * communicator.size))
-            self.most = min(self.total, blocks_of_rank * BLOCK)
+        own: dict[str, Any] = {"number of images": total}
+        if total is not None:
+            blocks_of_rank = -(-total // (BLOCK * communicator.size))
+            self.most = min(total, blocks_of_rank * BLOCK)
             if (names := source.names()) is not None:
                 self._is_indexed = True
                 self.names.extend(names)
-                self.compared = _positions_to_compare(self.total)
+                self.compared = _positions_to_compare(total)
                 own["hash of names"] = names_sha256(self.names)[:16]
                 with ThreadPoolExecutor(usable_cores()) as pool:
                     contents = pool.map(_content, source.select(self.compared))
@@ -179,16 +185,15 @@ class RankShare:
         rank, size = self.communicator.rank, self.communicator.size
         if self._is_indexed:
             # Images of other ranks are not iterated over, which for parquet would read them.
-            positions = [at for at in range(self.total or 0) if at // BLOCK % size == rank]
+            positions = [at for at in range(len(self.names)) if at // BLOCK % size == rank]
             yield from zip(positions, self._source.select(positions), strict=True)
             return
         digest = hashlib.sha256()
         for position, item in enumerate(self._source):
             self.names.append(item.name)
-            if size > 1:  # an iterable, whose images can be read again
-                digest.update(_content(item).encode())
-                first = position // BLOCK * BLOCK
-                self._visited[f"images {first:,} to {first + BLOCK - 1:,}"] = digest.hexdigest()[:16]
+            digest.update(_content(item).encode())  # of an iterable, whose images can be read again
+            first = position // BLOCK * BLOCK
+            self._visited[f"images {first:,} to {first + BLOCK - 1:,}"] = digest.hexdigest()[:16]
             if position // BLOCK % size == rank:
                 yield position, item
 
@@ -336,12 +341,13 @@ def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
 class EmbeddedImages:
     """Features and facts of the images of one rank, or of all ranks, in source order.
 
-    `features` has a row per usable image and possibly spare rows. `counts` are usable images by block. `identities` are
-    concatenated digests of 32 bytes, since a bytes object takes 90. `bad` are unusable images by position in the source.
+    `features` has a row per usable image and possibly spare rows, and `names` their names. `counts` are usable images by block.
+    `identities` are concatenated digests of 32 bytes, since a bytes object takes 90. `bad` are unusable images by position.
     """
 
     features: Tensor
     n: int = 0
+    names: list[str] = field(default_factory=list)
     counts: Counter[int] = field(default_factory=Counter)
     identities: bytearray = field(default_factory=bytearray)
     flags: Counter[str] = field(default_factory=Counter)
@@ -356,6 +362,7 @@ class EmbeddedImages:
             self.bad[image.position] = image.error
             return -1
         row, self.n = self.n, self.n + 1
+        self.names.append(image.name)
         self.counts[image.position // BLOCK] += 1
         self.identities += image.identity
         self.flags.update(image.flags)
@@ -373,8 +380,8 @@ class EmbeddedImages:
             self.features[row] = image.features
         return row
 
-    def of_all(self, communicator: Communicator) -> EmbeddedImages:
-        """The same for the images of all ranks."""
+    def of_all(self, communicator: Communicator, names: Sequence[str]) -> EmbeddedImages:
+        """The same for the images of all ranks; `names` are those of all images of the source."""
         own = {
             "counts": self.counts,
             "flags": self.flags,
@@ -387,27 +394,27 @@ class EmbeddedImages:
         records = communicator.all_gather_object(own, "facts of images")
         counts = {int(block): count for each in records for block, count in each["counts"].items()}
         errors = sorted(entry for each in records for entry in each["bad"])
+        bad = {position: ImageError(text, code=code, path=path) for position, code, text, path in errors}
         return EmbeddedImages(
             features=_in_order(self.features[: self.n], counts, communicator),
             n=sum(counts.values()),
+            names=[name for position, name in enumerate(names) if position not in bad],
             counts=Counter(counts),
             identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
             flags=sum((Counter(each["flags"]) for each in records), Counter()),
             formats=sum((Counter(each["formats"]) for each in records), Counter()),
             sizes=sum((Counter({(w, h): n for w, h, n in each["sizes"]}) for each in records), Counter()),
-            bad={position: ImageError(text, code=code, path=path) for position, code, text, path in errors},
+            bad=bad,
             n_cached=sum(each["n_cached"] for each in records),
         )
 
-    def feature_set(self, source: str, names: Sequence[str], info: ExtractorInfo | None) -> FeatureSet:
-        """All rows as a feature set; `names` are those of all images of the source."""
-        if self.bad:
-            names = [name for position, name in enumerate(names) if position not in self.bad]
+    def feature_set(self, source: str, info: ExtractorInfo | None) -> FeatureSet:
+        """All rows as a feature set."""
         return FeatureSet(
             features=self.features[: self.n],
             source=source,
             extractor=info,
-            names=tuple(names),
+            names=tuple(self.names),
             identities=torch.from_numpy(np.frombuffer(self.identities, np.uint8).reshape(-1, _HASH)),
             flags=in_order(self.flags),
             facts=ImageFacts.from_counts(self.formats, self.sizes),
@@ -433,8 +440,7 @@ def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) 
 def _batches(
     images: Iterable[Sequence[LoadedImage]],
     runs: Sequence[ExtractorRun],
-    share: RankShare,
-    progress: Progress | None,
+    report: Callable[[int], None] | None,
 ) -> Generator[tuple[ExtractorRun, list[_Row]]]:
     """Record each image for all extractors, and yield batches to embed; a batch is within one block of the source."""
     numbers = count(1)
@@ -443,9 +449,8 @@ def _batches(
             for run, image in zip(runs, of_runs, strict=True):
                 if batch := run.add(image):
                     yield run, batch
-            done = next(numbers) * share.size  # an estimate for all ranks
-            if progress is not None:
-                progress(done if share.total is None else min(done, share.total), share.total)
+            if report is not None:
+                report(next(numbers))
         for run in runs:
             while run.waiting:  # incomplete batches
                 yield run, run.waiting.pop(next(iter(run.waiting)))
