@@ -163,6 +163,7 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "PPM": PpmImageFile,
     "TIFF": _StoredTiff,
     "WEBP": WebPImageFile,
+    "WEBP lossless": WebPImageFile,
 }
 
 
@@ -264,9 +265,21 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         _check_jpeg(image, data, name, policy)
     elif format_name == "TIFF":
         _check_tiles(tiff_tile(data), image.size, name, policy)
-    bits = bits_of(image)
+    # Whether values have 16 significant bits, which loading hides.
+    args, is_deep = image.tile[0].args if image.tile else None, False
+    if isinstance(image, TiffImageFile):
+        is_deep = max(image.tag_v2.get(BITS, (1,))) == 16 and image.mode not in {"I", "F"}
+        is_planar = image.tag_v2.get(PLANAR) == SEPARATE_PLANES and len(image.getbands()) > 1
+        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(PHOTOMETRIC) == _WHITE_IS_ZERO
+        if is_deep and (is_planar or is_inverted):
+            raise UnsupportedImageError("TIFF pixels of 16 bits in a form that Pillow misreads")
+    elif format_name == "PNG":
+        is_deep = isinstance(args, str) and args.endswith(";16B")
+    elif format_name == "PPM" and image.mode != "F":
+        # Pillow scales every maxval to the full range of the chosen mode.
+        is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
     image.load()
-    pixels, flags = rgb_pixels(image, bits)
+    pixels, flags = rgb_pixels(image, 16 if is_deep else 8)
     try:  # last, since it may move to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
@@ -322,24 +335,6 @@ def decoder_versions() -> dict[str, str]:
         if version := features.version(library):
             versions[library] = str(version)
     return versions
-
-
-def bits_of(image: ImageFile.ImageFile) -> int:
-    """Significant bits of the channel values of an opened image, 8 or 16; to be called before loading."""
-    args = image.tile[0].args if image.tile else None
-    is_deep = False
-    if isinstance(image, TiffImageFile):
-        is_deep = max(image.tag_v2.get(BITS, (1,))) == 16 and image.mode not in {"I", "F"}
-        is_planar = image.tag_v2.get(PLANAR) == SEPARATE_PLANES and len(image.getbands()) > 1
-        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(PHOTOMETRIC) == _WHITE_IS_ZERO
-        if is_deep and (is_planar or is_inverted):
-            raise UnsupportedImageError("TIFF pixels of 16 bits in a form that Pillow misreads")
-    elif isinstance(image, PngImageFile):
-        is_deep = isinstance(args, str) and args.endswith(";16B")
-    elif isinstance(image, PpmImageFile) and image.mode != "F":
-        # Pillow scales every maxval to the full range of the chosen mode.
-        is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
-    return 16 if is_deep else 8
 
 
 def rgb_pixels(image: Image.Image, bits: int) -> _Converted:

@@ -176,18 +176,13 @@ _OTHER = [(name, re.compile(signature, re.DOTALL)) for name, _, signature in UNR
 
 
 def image_format(data: bytes) -> str | None:
-    """Name of the accepted format of a file ("PNG", "JPEG", ...), or `None`."""
+    """Name of the accepted format of a file ("PNG", "JPEG", ...), or `None`; lossless WebP is a separate format."""
     if data[4:8] == b"ftyp":  # the major and the compatible brands of the ISO media family
         size = min(int.from_bytes(data[:4], "big"), 256)
         brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
         return "AVIF" if brands & {b"avif", b"avis"} else None
     match = _ACCEPTED.match(data)
-    return match and match.lastgroup
-
-
-def codec_name(data: bytes) -> str | None:
-    """The format of a file; lossless WebP is a separate format."""
-    name = image_format(data)
+    name = match and match.lastgroup
     return "WEBP lossless" if name == "WEBP" and b"VP8L" in data[12:64] else name
 
 
