@@ -29,11 +29,12 @@ def in_order(flags: Mapping[str, int]) -> dict[str, int]:
 
 def reported(flags: Mapping[str, int], total: int) -> dict[str, int]:
     """The flags of a set of `total` images that are reported; few dark images say nothing about the range of values."""
-    is_wide = flags.get("16bit-unscaled", 0) < flags.get("16bit-scaled", 0)
-    unreported = {"16bit-unscaled"} if is_wide else set()
+    shown = dict(flags)
+    if flags.get("16bit-unscaled", 0) < flags.get("16bit-scaled", 0):
+        shown.pop("16bit-unscaled", None)
     if flags.get("unscaled", 0) <= _UNSCALED_SHARE * total:
-        unreported.add("unscaled")
-    return {flag: count for flag, count in flags.items() if flag not in unreported}
+        shown.pop("unscaled", None)
+    return shown
 
 
 @dataclass(frozen=True)
