@@ -282,13 +282,13 @@ class _Store:
             raise _lost(self._rank, error) from error
 
 
-_SINGLE_PROCESS = Communicator()
+SINGLE_PROCESS = Communicator()
 _current = threading.local()  # threads of the user do not communicate
 
 
 def current_communicator() -> Communicator:
     """The communicator of this thread."""
-    found: Communicator = getattr(_current, "communicator", _SINGLE_PROCESS)
+    found: Communicator = getattr(_current, "communicator", SINGLE_PROCESS)
     return found
 
 
@@ -302,7 +302,7 @@ def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
         _current.communicator = before
 
 
-single_process = partial(use_communicator, _SINGLE_PROCESS)
+single_process = partial(use_communicator, SINGLE_PROCESS)
 """Compute without other processes in this thread, in the block."""
 
 
@@ -310,7 +310,7 @@ def rank_zero_only() -> bool:
     """Wait for all ranks and end the communication of this thread; True on rank 0, which continues alone."""
     communicator = current_communicator()
     communicator.finish()
-    _current.communicator = _SINGLE_PROCESS
+    _current.communicator = SINGLE_PROCESS
     return communicator.is_rank_zero
 
 

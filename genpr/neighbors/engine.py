@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.distributed import Communicator, current_communicator
+from genpr.distributed import SINGLE_PROCESS, Communicator, current_communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import free_for_less
@@ -169,7 +169,7 @@ class Workers:
 
     def __init__(self, device: torch.device, communicator: Communicator | None = None) -> None:
         self.device = device
-        self.communicator = communicator or Communicator()
+        self.communicator = communicator or SINGLE_PROCESS
         self.count = torch.get_num_threads() if device.type == "cpu" else 1
         self._pool: ThreadPoolExecutor | None = None
         self._stack = ExitStack()
