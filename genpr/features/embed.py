@@ -33,7 +33,7 @@ from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureE
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.networks.network import NetworkExtractor
 from genpr.images.decode import content_sha256, decode, decoder_versions
-from genpr.images.formats import codec_name
+from genpr.images.formats import image_format
 from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
 from genpr.images.shards import BLOCK, ShardSource, names_sha256
@@ -305,7 +305,7 @@ def _load(
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))
-            codec = codec_name(data) if isinstance(data, bytes) else None
+            codec = image_format(data) if isinstance(data, bytes) else None
             for prepare, cache in readers:
                 known = None if cache is None else cache.get(identity)
                 if known is not None:

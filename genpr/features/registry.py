@@ -340,11 +340,12 @@ def read_weights(
 ) -> Weights | None:
     """The verified weights of an extractor, found or downloaded; None if it has none."""
     base = parse_name(canonical_name(name)).base
+    known = BUILT_IN.get(base)
     how: dict[str, Any] = {"offline": offline, "progress": progress}
     how["weights"] = None if weights is None else Path(weights)
-    if base in BUILT_IN and (file := BUILT_IN[base].weights) is not None:
-        return load_weights(file, find_or_fetch(file, **how))
-    if (family := open_family(name)) is not None:
+    if known is not None and known.weights is not None:
+        return load_weights(known.weights, find_or_fetch(known.weights, **how))
+    if known is None and (family := open_family(name)) is not None:
         module = import_module(f"genpr.features.networks.{family}")
         return load_any_weights(module.published_weights(base), **how)
     if weights is not None:

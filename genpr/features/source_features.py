@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,6 @@ from genpr.features.registry import (
     group_by_network,
     is_same_extractor,
     load_joint,
-    open_family,
     weights_of,
 )
 from genpr.images.datasets import BatchSource
@@ -88,11 +88,9 @@ class Embedder:
             extractor = self.load(keys)
             parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
             cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
-            if isinstance(keys[0], str) and open_family(keys[0]):
-                given = weights_of(keys[0], options.weights)
-                if given is None or Path(given).is_dir():
-                    sha256 = parts[0].weights_sha256
-                    notices.append(notice("weights-unpinned", extractor=keys[0], sha256=sha256))
+            if getattr(extractor, "has_unpinned_weights", False):
+                sha256 = parts[0].weights_sha256
+                notices.append(notice("weights-unpinned", extractor=keys[0], sha256=sha256))
             opened.append((extractor, cache))
             described.append((keys, parts, cache, notices))
         embedded = embed_source(
@@ -172,39 +170,38 @@ FROM_FILE = "<as in the feature file>"
 """Key of the features of a feature file without a requested extractor."""
 
 
-@dataclass(frozen=True)
-class SourceFeatures:
-    """The features of one source, such as the real images of a score, by extractor, of a random subset of at most `limit` images."""
+@dataclass(frozen=True, eq=False)
+class SourceFeatures(UserDict[ExtractorLike, FeatureSet]):
+    """The features of one source by extractor, such as those of the real images of a score.
 
+    `limit` is the number of images of a random subset.
+    """
+
+    data: dict[ExtractorLike, FeatureSet]
     opened: OpenedInput
     role: str
-    sets: Mapping[ExtractorLike, FeatureSet]
     limit: int | None
     seed: int
-
-    def __getitem__(self, key: ExtractorLike) -> FeatureSet:
-        """The features of an extractor."""
-        return self.sets[key]
-
-    def limited_to(self, most: int) -> SourceFeatures:
-        """The same source with at most `most` images: the subset that a limit of `most` would have chosen."""
-        if all(len(features) <= most for features in self.sets.values()):
-            return self
-        sets = {key: each.select(self._rows_of_limit(len(each), most)) for key, each in self.sets.items()}
-        return replace(self, sets=sets, limit=most)
 
     @property
     def n(self) -> int:
         """Number of embedded images."""
-        return min(map(len, self.sets.values()))
+        return min(map(len, self.values()))
+
+    def limited_to(self, most: int) -> SourceFeatures:
+        """The same source with at most `most` images: the subset that a limit of `most` would have chosen."""
+        if all(len(features) <= most for features in self.values()):
+            return self
+        part = {key: each.select(self._rows_of_limit(len(each), most)) for key, each in self.items()}
+        return replace(self, data=part, limit=most)
 
     def halves(self) -> list[SourceFeatures]:
         """Two disjoint random halves by the content of the features of each extractor; the first has the extra image."""
         sets: list[dict[ExtractorLike, FeatureSet]] = [{}, {}]
-        for key, features in self.sets.items():
+        for key, features in self.items():
             for half, rows in zip(sets, random_order(features.features).tensor_split(2), strict=True):
                 half[key] = features.select(rows.sort().values)
-        return [replace(self, sets=half) for half in sets]
+        return [replace(self, data=half) for half in sets]
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
         """The rows among n known ones that a limit of `most` would choose from the whole source."""
@@ -252,7 +249,7 @@ def source_features(
     for each in sets.values():
         if each.statistics is None:
             _check_number(role, each.source, len(each), minimum)
-    return SourceFeatures(opened, role, sets, limit, options.seed)
+    return SourceFeatures(sets, opened, role, limit, options.seed)
 
 
 def _embedded(

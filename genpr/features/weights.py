@@ -71,11 +71,12 @@ class WeightsFile:
 
 
 class Weights(NamedTuple):
-    """Verified tensors by name on the CPU, the sha256 of their file, and whether the file is a published one."""
+    """Verified tensors by name on the CPU, the sha256 of their file, and whether the file and its sha256 are published."""
 
     tensors: dict[str, Tensor]
     sha256: str
     is_published: bool = True
+    is_pinned: bool = True
 
 
 def hub_file(
@@ -182,7 +183,7 @@ def load_weights(entry: WeightsFile, path: Path) -> Weights:
         raise _unreadable(path, error) from error
     digest = hashlib.sha256(content).hexdigest()
     _check_hash(entry, digest, len(content), str(path), "the file changed while it was loaded")
-    return Weights(_read_tensors(entry, content, str(path)), digest)
+    return Weights(_read_tensors(entry, content, str(path)), digest, is_pinned=entry.is_pinned)
 
 
 def load_any_weights(

@@ -91,6 +91,7 @@ class NetworkExtractor:
                 comparable=all(part.comparable for part in parts),
                 cache_key=hashlib.sha256(keys.encode()).hexdigest(),
             )
+        self.has_unpinned_weights = weights is not None and not weights.is_pinned
         self.name = self.info.name
         self.dim = self.info.dim
         self.device = device

@@ -210,7 +210,7 @@ def test_first_available_file_is_used():
     for file in reversed(FILES):
         path = weights_folder() / file.name
         (save if path.suffix == ".safetensors" else torch.save)({path.suffix: torch.zeros(1)}, path)
-        tensors, _, is_published = load_any_weights(FILES)
+        tensors, _, is_published, _ = load_any_weights(FILES)
         assert (list(tensors), is_published) == ([path.suffix], True)
 
 

@@ -150,8 +150,8 @@ def refused(entry, code, **how) -> None:
 def test_hash_of_an_unpinned_download_is_recorded(entry, server):
     path = find_or_fetch(entry)
     assert left_behind() == ["tiny.pth"]
-    tensors, sha256, _ = load_weights(entry, path)
-    assert sha256 == DIGEST
+    tensors, sha256, *_, is_pinned = load_weights(entry, path)
+    assert (sha256, is_pinned) == (DIGEST, False)
     assert float(tensors["weight"][0, 0]) == 1.0
     assert find_or_fetch(entry) == path
     assert len(server.requests) == 1
