@@ -49,9 +49,8 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
     from genpr.evaluation.notices_of_score import decoding_notices
     from genpr.evaluation.protocols import find_protocol
     from genpr.features.feature_set import FeatureSet, save_features
-    from genpr.features.inputs import open_input
     from genpr.features.registry import canonical_name
-    from genpr.features.source_features import Embedder, features_for_file
+    from genpr.features.source_features import Embedder, features_for_file, open_input
     from genpr.images.item import passed_over_text
     from genpr.images.shards import Shard
     from genpr.memory import memory_limit

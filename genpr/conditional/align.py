@@ -33,10 +33,9 @@ from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.result import AlignmentSummary, Result, SideSummary, package_versions
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, require_all_weights
-from genpr.features.source_features import Embedder, with_cpu_fallback
+from genpr.features.source_features import Embedder, open_input, with_cpu_fallback
 from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.metrics.metric import MetricValue

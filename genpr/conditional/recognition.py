@@ -33,10 +33,9 @@ from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Result, 
 from genpr.features.custom import DetectingExtractor, Detector, load_user_object, wrap_extractor
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name, check_has_text
-from genpr.features.source_features import Embedder, ExtractorLike
+from genpr.features.source_features import Embedder, ExtractorLike, OpenedInput, open_input
 from genpr.features.text import check_pair, is_custom, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.notices import Notice, notice

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from genpr.evaluation.result import SideSummary
 from genpr.evaluation.tables import ImageValues
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
-from genpr.features.source_features import Embedder, ExtractorLike, source_features
+from genpr.features.inputs import check_distinct, image_names, source_rows
+from genpr.features.source_features import Embedder, ExtractorLike, OpenedInput, source_features
 from genpr.images.item import known_length
 
 T = TypeVar("T")

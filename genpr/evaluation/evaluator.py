@@ -17,13 +17,16 @@ from genpr.evaluation.plan import ScorePlan, with_pinned
 from genpr.evaluation.reference import Reference
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedImages, OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights
 from genpr.features.source_features import (
     Embedder,
     ExtractorLike,
+    OpenedImages,
+    OpenedInput,
     SourceFeatures,
+    check_same_kind,
+    open_input,
     source_features,
     with_cpu_fallback,
 )

@@ -32,8 +32,7 @@ from genpr.evaluation.options import LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput
-from genpr.features.source_features import Embedder
+from genpr.features.source_features import Embedder, OpenedInput
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     MIN_IN_HALF,

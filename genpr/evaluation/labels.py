@@ -17,7 +17,8 @@ import numpy as np
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedInput, check_distinct, image_names, source_rows
+from genpr.features.inputs import check_distinct, image_names, source_rows
+from genpr.features.source_features import OpenedInput
 from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.formats import SHARD_SUFFIXES

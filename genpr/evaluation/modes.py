@@ -15,9 +15,8 @@ from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.reference import report_neighbors
 from genpr.evaluation.result import Identities
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.inputs import check_same_weights
 from genpr.features.options import EmbedOptions, takes_options
-from genpr.features.source_features import with_cpu_fallback
+from genpr.features.source_features import check_same_weights, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MissingKind, ModeCluster, Modes, RealKinds, modes_of

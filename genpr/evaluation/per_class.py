@@ -18,8 +18,7 @@ from genpr.evaluation.labels import (
 )
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
-from genpr.features.inputs import OpenedInput
-from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, OpenedInput, SourceFeatures, with_cpu_fallback
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.neighbor_metrics import NeighborMetrics, least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS

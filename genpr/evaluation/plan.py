@@ -32,8 +32,7 @@ from genpr.metrics.registry import METRICS, MOMENTS
 from genpr.validation import Ties
 
 if TYPE_CHECKING:
-    from genpr.features.inputs import OpenedInput
-    from genpr.features.source_features import ExtractorLike
+    from genpr.features.source_features import ExtractorLike, OpenedInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +202,7 @@ def check_width(
 
 def statistics_beside(side: OpenedInput) -> ReferenceStatistics | None:
     """The statistics in the .npz file of images."""
-    from genpr.features.inputs import OpenedImages  # which imports torch
+    from genpr.features.source_features import OpenedImages  # which imports torch
 
     if not isinstance(side, OpenedImages) or not side.on_disk:
         return None

@@ -38,13 +38,14 @@ from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedImages, open_input
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights, weights_of
 from genpr.features.source_features import (
     Embedder,
+    OpenedImages,
     check_options_of_ranks,
+    open_input,
     source_features,
     with_cpu_fallback,
 )

@@ -36,9 +36,8 @@ from genpr.evaluation.result import (
 )
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import check_same_weights
 from genpr.features.options import StageProgress
-from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.features.source_features import Embedder, SourceFeatures, check_same_weights
 from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.images.source import choose_rows

@@ -18,13 +18,13 @@ from genpr.evaluation.options import StatisticsKeywords, StatisticsOptions
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import SideSummary
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_input
 from genpr.features.options import takes_options
 from genpr.features.plain_pickle import MAX_BYTES
 from genpr.features.registry import canonical_name, parse_name, with_variants_of
 from genpr.features.source_features import (
     FROM_FILE,
     Embedder,
+    open_input,
     source_features,
     with_cpu_fallback,
 )

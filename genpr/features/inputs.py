@@ -1,123 +1,26 @@
-"""Inputs of a score: distinguish images from features, name their rows, and read single images again."""
+"""The images behind the rows of features: their names, their order in the source, and their pixels, read again."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from genpr.errors import DataError, FeatureError, ImageError, UsageError, short
-from genpr.features.extractor import check_same_extractor
-from genpr.features.feature_set import FeatureSet, converted_set, load_features, load_joined
-from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
-from genpr.images.arrays import is_image_array, peek_array
+from genpr.errors import DataError, ImageError, short
+from genpr.features.feature_set import FeatureSet
+from genpr.features.source_features import OpenedInput, open_input
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageData, ImageSource, printable
-from genpr.images.paths import expand
 from genpr.images.policy import DecodePolicy
-from genpr.images.source import open_source
-from genpr.notices import notice
-from genpr.validation import check_features
 
-
-@dataclass(frozen=True)
-class OpenedImages:
-    """Images that are listed but not read yet."""
-
-    source: ImageSource
-    on_disk: bool  # whether features are cached; arrays in memory are not
-
-
-OpenedInput = OpenedImages | FeatureSet
 _INDEX = re.compile(r"\[[0-9]+\]")
-
-
-def open_input(source: object, role: str) -> OpenedInput:
-    """Open `source` as images or features, reading as little as possible.
-
-    A 2-D array of floats and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real",
-    a file of mean and covariance without images gives a feature set without rows.
-    """
-    if isinstance(source, OpenedImages | FeatureSet):
-        return source
-    may_lack_rows = role == "real"
-    if may_lack_rows and isinstance(source, ReferenceStatistics):
-        return FeatureSet.without_rows(source)
-    if isinstance(source, str | os.PathLike):
-        text = os.fsdecode(source)
-        if may_lack_rows and holds_statistics(Path(text)):
-            return FeatureSet.without_rows(read_statistics(text))
-        is_folder = os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
-        features = None if is_folder else _open_features(text)
-        if features is None:
-            return OpenedImages(open_source(text), on_disk=True)
-        if features.extractor is not None:
-            return features
-        unlabeled = notice("unlabeled-features", source=features.source)
-        return replace(features, notices=(*features.notices, unlabeled))
-    if isinstance(source, np.ndarray | Tensor) and not is_image_array(source.shape, source.dtype):
-        return converted_set(source, check_features(source, role), f"<{role} features>")
-    return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
-
-
-def _open_features(text: str) -> FeatureSet | None:
-    """The features in the file or files that a path or pattern names; None if it names images."""
-    several = expand(text)
-    if several is None:
-        return load_features(Path(text)) if text and holds_features(Path(text)) else None
-    are_features = [holds_features(path) for path in several]
-    if not any(are_features):
-        return None
-    if not all(are_features):
-        other = several[are_features.index(False)]
-        message = f"{printable(text)!r} matches feature files and others, such as {printable(str(other))}"
-        raise UsageError(message, code="mixed-kinds", path=text)
-    return load_joined(several, text)
-
-
-def holds_features(path: Path) -> bool:
-    """Whether a file has features, by its suffix and array header."""
-    if not os.path.isfile(path):  # noqa: PTH113 - a Path raises for names that are too long
-        return False
-    if path.suffix.lower() == ".safetensors":
-        return True
-    header = peek_array(path)
-    return header is not None and not is_image_array(*header)
-
-
-def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
-    """Raise an error for features against images, and for features of different extractors."""
-    for features, images in ((real, fake), (fake, real)):
-        if not isinstance(features, FeatureSet) or features.statistics is not None:
-            continue
-        if isinstance(images, OpenedImages):
-            text = f"{features.source} has features but {images.source.name} has images; embed the images with `genpr features`"
-            raise FeatureError(text, code="features-against-images")
-    if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
-        check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
-
-
-def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
-    """Raise an error if the weights of the extractor changed between the two sets, as in a training loop."""
-    if real.extractor is None or fake.extractor is None:
-        return
-    hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
-    if len(hashes - {None}) > 1:
-        text = (
-            f"the weights or buffers of extractor {real.extractor.name} changed after the reals were embedded; "
-            "create a new Evaluator after training, and change none in forward"
-        )
-        raise FeatureError(text, code="other-extractor")
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:

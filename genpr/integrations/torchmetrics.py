@@ -23,9 +23,8 @@ from genpr.evaluation.result import Result
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
-from genpr.features.inputs import OpenedImages
 from genpr.features.options import keywords_of, shared_options, takes_options
-from genpr.features.source_features import FROM_FILE, Embedder, ExtractorLike
+from genpr.features.source_features import FROM_FILE, Embedder, ExtractorLike, OpenedImages
 from genpr.images.arrays import ArraySource, ImageRange, checked_range
 from genpr.images.decode import decoder_versions
 from genpr.images.policy import FLAGS, in_order

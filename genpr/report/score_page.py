@@ -11,7 +11,7 @@ from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_input
+from genpr.features.source_features import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.metric import MANIFOLD, family_of

@@ -9,9 +9,8 @@ from raising import raising
 import genpr
 from genpr.evaluation import evaluator, reference
 from genpr.evaluation.result import result_of
-from genpr.features.inputs import open_input
 from genpr.features.options import EmbedOptions
-from genpr.features.source_features import FROM_FILE, Embedder, source_features
+from genpr.features.source_features import FROM_FILE, Embedder, open_input, source_features
 from genpr.metrics.metric import Control
 from genpr.metrics.registry import BALLS, METRICS
 

@@ -15,7 +15,7 @@ from raising import raised, raising
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet, load_features, save_features
-from genpr.features.inputs import open_input
+from genpr.features.source_features import open_input
 from genpr.images.shards import Shard, ShardInfo, names_sha256
 from genpr.storage import load_tensors, save_tensors
 
@@ -233,7 +233,7 @@ def test_joining_holds_features_once_in_memory(tmp_path, small_blocks):
     code = (
         "import sys, torch\n"
         "import genpr.images.shards; genpr.images.shards.BLOCK = 8\n"
-        "from genpr.features.inputs import open_input\n"
+        "from genpr.features.source_features import open_input\n"
         "anonymous = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('RssAnon')).split()[1])\n"
         "most = [anonymous()] * 2\n"
         "def watch(*_): most[1] = max(most[1], anonymous())\n"

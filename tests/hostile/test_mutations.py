@@ -35,7 +35,7 @@ from genpr.evaluation.compare import compare, load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_input
+from genpr.features.source_features import open_input
 from genpr.features.statistics import read_statistics
 from genpr.features.weights import WeightsFile, load_weights
 from genpr.images.arrays import peek_array

@@ -10,7 +10,7 @@ from image_files import SMALL, encode, raised
 
 from genpr.errors import DataError
 from genpr.evaluation.labels import FolderLabels, SourceLabels, open_labels
-from genpr.features.inputs import open_input
+from genpr.features.source_features import open_input
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source, subset
 
