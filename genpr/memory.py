@@ -116,11 +116,12 @@ def cgroup_memory_left(
             _, controllers, path = line.split(":", 2)
             group = PurePosixPath(path.lstrip("/"))
             for kind in _GROUP_FILES.keys() & {*controllers.split(",")}:
-                *names, of_files = _GROUP_FILES[kind]
+                most, current, of_files = _GROUP_FILES[kind]
                 for part in (group, *group.parents):
                     folder = root / kind / part
                     with suppress(OSError, ValueError):  # missing, or "max"
-                        limit, used = (int((folder / f"memory.{name}").read_text()) for name in names)
+                        limit = int((folder / f"memory.{most}").read_text())
+                        used = int((folder / f"memory.{current}").read_text())
                         cached = _count_in(folder / "memory.stat", of_files)  # freed when memory is needed
                         left.append(max(0, limit - used + (cached or 0)))
     return min(left, default=None)
@@ -155,7 +156,8 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
     try:
         # It has no name, so it is deleted with the last reference.
         with tempfile.TemporaryFile(dir=folder) as file:
-            _reserve(file.fileno(), count)
+            # Writing to a mapped page on a full disk would kill the process.
+            os.posix_fallocate(file.fileno(), 0, count)
             array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="r+", shape=(n, d))
     except OSError as error:
         raise ResourceError(
@@ -165,14 +167,6 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
             path=str(folder),
         ) from error
     return torch.from_numpy(array)
-
-
-def _reserve(file: int, count: int) -> None:
-    """Allocate `count` bytes on the disk; writing to a mapped page on a full disk would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, count)
-    else:  # not Linux
-        os.ftruncate(file, count)
 
 
 def copy_of(rows: Tensor) -> Tensor:
