@@ -346,23 +346,21 @@ def _check_compatible(first: FeatureSet, other: FeatureSet, name: str) -> None:
     """Raise an error unless two shards are of one source, one extractor and one decoding."""
     if first.extractor is not None and other.extractor is not None:
         check_same_extractor(first.source, first.extractor, other.source, other.extractor)
-    for key, mine in _common(first).items():
-        if (theirs := _common(other)[key]) != mine:
+    mine, theirs = (
+        {
+            "the number of shards": _info(shard).count,
+            "the images of the source": _info(shard).total,
+            "the hash of their names": _info(shard).names_sha256[:16],
+            "naming the extractor": shard.extractor is not None,
+            "dimensions": shard.features.shape[1],
+            "decoding": dict(shard.decoder),
+        }
+        for shard in (first, other)
+    )
+    for key, fact in mine.items():
+        if theirs[key] != fact:
             pair = f"{printable(first.source)} and {printable(other.source)}"
-            raise _mismatch(name, f"{pair} differ in {key}: {mine} and {theirs}; {_EMBED_AGAIN}")
-
-
-def _common(shard: FeatureSet) -> dict[str, object]:
-    """Facts that are equal in all shards of a source."""
-    info = _info(shard)
-    return {
-        "the number of shards": info.count,
-        "the images of the source": info.total,
-        "the hash of their names": info.names_sha256[:16],
-        "naming the extractor": shard.extractor is not None,
-        "dimensions": shard.features.shape[1],
-        "decoding": dict(shard.decoder),
-    }
+            raise _mismatch(name, f"{pair} differ in {key}: {fact} and {theirs[key]}; {_EMBED_AGAIN}")
 
 
 def _check_complete(shards: Sequence[FeatureSet], name: str) -> None:
