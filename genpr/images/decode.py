@@ -181,7 +181,11 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
     """
     if isinstance(data, np.ndarray):
-        pixels, flags = _pass_through(data, name, policy), set[str]()
+        if data.dtype != np.uint8 or data.ndim != 3 or data.shape[2] != 3 or 0 in data.shape:
+            facts = f"needs uint8 pixels (h, w, 3), got {data.dtype} {data.shape}"
+            raise _error(name, facts, "image-unsupported")
+        _check_size((data.shape[1], data.shape[0]), name, policy)
+        pixels, flags = np.require(data, requirements=["C", "W"]), set[str]()
     elif isinstance(data, Image.Image):
         pixels, flags = _convert(data, name, policy)
     else:
@@ -392,14 +396,6 @@ def _exif_orientation(exif: bytes) -> int | None:
     body = exif.removeprefix(b"Exif\0\0")
     entries = tiff_entries(body) if body.startswith((b"II", b"MM")) else ()
     return next((value for tag, _, value in entries if tag == _ORIENTATION), None)
-
-
-def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> NDArray[np.uint8]:
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
-        facts = f"needs uint8 pixels (h, w, 3), got {pixels.dtype} {pixels.shape}"
-        raise _error(name, facts, "image-unsupported")
-    _check_size((pixels.shape[1], pixels.shape[0]), name, policy)
-    return np.require(pixels, requirements=["C", "W"])
 
 
 def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, what: str = "") -> None:
