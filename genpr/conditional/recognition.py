@@ -34,9 +34,9 @@ from genpr.features.custom import DetectingExtractor, Detector, load_user_object
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import takes_options
-from genpr.features.registry import canonical_name, check_has_text
+from genpr.features.registry import canonical_name, check_has_text, network_module
 from genpr.features.source_features import Embedder, ExtractorLike, OpenedInput, open_input
-from genpr.features.text import check_pair, is_custom, text_encoder_for
+from genpr.features.text import check_pair, text_encoder_for
 from genpr.memory import memory_limit
 from genpr.notices import Notice, notice
 from genpr.validation import entry_point
@@ -181,7 +181,7 @@ def _load_classifier(model: object, embedder: Embedder) -> _Classifier:
     if isinstance(model, str):
         name = "clip-vit-b-32" if model == "clip" else model
         check_has_text(name)
-        if not is_custom(name):
+        if network_module(name) is not None:
             name = canonical_name(name)
             return _Classifier(name, name, None, embedder)
         if options.weights is not None and not Path(options.weights).is_dir():

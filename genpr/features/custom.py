@@ -293,11 +293,15 @@ class DetectingExtractor:
     Use batches of one image: detectors pad the images of a batch to one size, which changes scores.
     """
 
+    @user_errors("the classifier", "custom-detector")
     def __init__(self, detector: Detector, *, name: str) -> None:
-        self.name = name
-        self.names = _checked_names(detector, name)
-        self.dim = len(self.names)
-        self.detector = detector
+        declared: object = getattr(detector, "names", None)
+        names = tuple(declared) if isinstance(declared, Sequence) and not isinstance(declared, str) else ()
+        is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
+        if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
+            text = f"{name!r} must be a detector (callable, with distinct `names` of classes) or encoders of images and texts"
+            raise UsageError(text, code="custom-detector")
+        self.name, self.names, self.dim, self.detector = name, names, len(names), detector
 
     @property
     def info(self) -> ExtractorInfo:
@@ -323,14 +327,3 @@ class DetectingExtractor:
             text = f"detector {self.name} must return {self.dim} floats per image, one for each of its names, not {came}"
             raise FeatureError(text, code="feature-shape")
         return scores.float()
-
-
-@user_errors("the classifier", "custom-detector")
-def _checked_names(detector: object, name: str) -> tuple[str, ...]:
-    declared = getattr(detector, "names", None)
-    names = tuple(declared) if isinstance(declared, Sequence) and not isinstance(declared, str) else ()
-    is_of_texts = all(isinstance(each, str) and each.strip() for each in names)
-    if not callable(detector) or not names or not is_of_texts or len(set(names)) < len(names):
-        text = f"{name!r} must be a detector (callable, with distinct `names` of classes) or encoders of images and texts"
-        raise UsageError(text, code="custom-detector")
-    return names

@@ -52,7 +52,7 @@ def load_text_encoder(
     """Load the text encoder of an extractor; arguments are those of `genpr.load_extractor`."""
     check_has_text(name)
     name = canonical_name(name)
-    if is_custom(name):
+    if network_module(name) is None:  # a custom one
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
     from genpr.features.networks import clip
 
@@ -63,14 +63,9 @@ def load_text_encoder(
     return clip.build_text(loaded, name=parse_name(name), device=resolve_device(device))
 
 
-def is_custom(name: str) -> bool:
-    """Whether a name is that of a custom extractor."""
-    return network_module(name) is None
-
-
 def text_encoder_for(extractor: ExtractorLike, embedder: Embedder) -> TextEncoder:
     """The text encoder of an extractor of images, with the embedder's options."""
-    if not isinstance(extractor, str) or is_custom(extractor):
+    if not isinstance(extractor, str) or network_module(extractor) is None:
         return text_encoder_of(embedder.load([extractor]))
     check_weights_used([extractor], embedder.options.weights)
     return load_text_encoder(
