@@ -14,14 +14,14 @@ from genpr.evaluation.evaluator import score_with
 from genpr.evaluation.options import ScoreOptions
 from genpr.features import registry
 from genpr.features.known_weights import INCEPTION_2015
-from genpr.features.networks.inception import InceptionNetwork
+from genpr.features.networks import inception
 
 
 def replaced_inception(folder: Path) -> Iterator[Path]:
     """Within this generator the catalog knows a random Inception, and each network is built once; gives its weights file."""
     path = folder / INCEPTION_2015.name
     with torch.device("meta"):
-        shapes = InceptionNetwork().state_dict()
+        shapes = inception.InceptionNetwork().state_dict()
     torch.save(random_state(shapes), path)
     data = path.read_bytes()
     entry = replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
@@ -29,16 +29,16 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
         name: replace(item, weights=entry) if item.weights is INCEPTION_2015 else item
         for name, item in registry.BUILT_IN.items()
     }
-    build, built = registry._built, {}
+    build, built = inception.build, {}
 
-    def build_once(names, first, read, device):
+    def build_once(weights, *, names, device):
         key = (*names, str(device))
-        built[key] = built.get(key) or build(names, first, read, device)
+        built[key] = built.get(key) or build(weights, names=names, device=device)
         return built[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "BUILT_IN", MappingProxyType(known))
-        patch.setattr(registry, "_built", build_once)
+        patch.setattr(inception, "build", build_once)
         yield path
 
 
