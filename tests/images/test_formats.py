@@ -10,7 +10,13 @@ from image_files import SAMPLES, SMALL, encode, gray_tiff, names, raised, refuse
 from genpr.cli.main import run
 from genpr.errors import ImageError
 from genpr.images.decode import decode
-from genpr.images.formats import IMAGE_SUFFIXES, OTHER_SUFFIXES, READABLE_SUFFIXES, UNREAD_FORMATS
+from genpr.images.formats import (
+    IMAGE_SUFFIXES,
+    OTHER_SUFFIXES,
+    READABLE_SUFFIXES,
+    UNREAD_FORMATS,
+    image_format,
+)
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
@@ -270,3 +276,8 @@ def test_damaged_tiff_is_not_reported_as_unsupported(tag):
     whole = changed(t258=[32] * 3)
     at = whole.index(tag.to_bytes(2, "little") + b"\3\0", 3000)
     assert refused_image(whole[: at + 6]).code == "image-corrupt"
+
+
+def test_lossless_webp_is_a_format_of_its_own():
+    names = ("png", "webp", "webp-rgba", "webp-lossless")
+    assert [image_format(SAMPLES[name]) for name in names] == ["PNG", "WEBP", "WEBP", "WEBP lossless"]
