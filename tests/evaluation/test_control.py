@@ -36,6 +36,13 @@ def test_halves_are_a_random_partition(rng, n):
     assert [sorted(half.tolist()) for half in shuffled] == [sorted(first.tolist()), sorted(second.tolist())]
 
 
+@pytest.mark.parametrize(("limit", "most"), [(5, 9), (9, 5)])
+def test_the_smaller_of_two_limits_applies(rng, limit, most):
+    opened = open_input(rng.normal(size=(20, 3)).astype(np.float32), "real")
+    embedder = Embedder(EmbedOptions(device="cpu", max_images=most))
+    assert source_features(opened, "real", embedder, [FROM_FILE], minimum=1, limit=limit).n == 5
+
+
 def test_the_control_is_the_score_of_one_half_against_the_other(rng):
     real, fake = rng.normal(size=(61, 4)).astype(np.float32), rng.normal(2, 1, (50, 4)).astype(np.float32)
     control = genpr.score(real, fake, metrics=SOME).control
