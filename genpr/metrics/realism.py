@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
-from genpr.neighbors.distance import sq_distances_at, square_roots
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, no_advance, progress_counter
+from genpr.neighbors.distance import of_pairs, sq_distances, square_roots
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, progress_counter
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import band_numbers, split_by_band
+from genpr.neighbors.search import band_numbers, split_bands
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
 _FIRST_CENTERS = 256  # compared for a first lower bound
@@ -59,7 +59,7 @@ def realism_of(
     queries: IndexedPoints,
     *,
     engine: Engine = ENGINE,
-    advance: Advance = no_advance,
+    advance: Advance | None = None,
 ) -> Tensor:
     """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius: (m,).
 
@@ -78,7 +78,8 @@ def realism_of(
         ratios = search.workers.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (largest,) in zip(blocks, ratios, strict=True):
             best[block] = largest
-            search.advance(len(block) * len(points))
+            if search.advance is not None:
+                search.advance(len(block) * len(points))
     return square_roots(best)
 
 
@@ -95,32 +96,33 @@ class _Scan:
         """The largest ratio of each of the queries `rows` (r,), (r,) float64."""
         tiles = self._engine.tiles(self._points.coordinates.width, self._points.device)
         best = rows.new_zeros(len(rows), dtype=torch.float64)
-        i, j = self._first(rows, tiles)
+        i, j = self._first(rows)
         upper = self._lift(best, rows, i, j)
         for more_i, more_j in self._candidates(rows, tiles, best):
             more_upper = self._lift(best, rows, more_i, more_j)
             i, upper, j = torch.cat([i, more_i]), torch.cat([upper, more_upper]), torch.cat([j, more_j])
             may = upper >= best[i] * _ROUNDING
             i, upper, j = i[may], upper[may], j[may]
-        sq = sq_distances_at(self._queries.features, self._points.features, rows[i], j)
+        sq = of_pairs(sq_distances, self._queries.features, self._points.features, rows[i], j)
         return best.zero_().scatter_reduce_(0, i, self._ratios(j, sq), "amax")
 
-    def _first(self, rows: Tensor, tiles: Tiles) -> tuple[Tensor, Tensor]:
+    def _first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Indices into `rows` and centers of some pairs that are likely to have large ratios."""
         some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
         left, right = self._queries.coordinates.queries(rows), self._points.coordinates.columns(some)
         count = min(_NEAREST, len(some))
-        j = some[tiles.topk(left, right, count)].flatten()
+        j = some[(left @ right.T).topk(count, dim=1).indices].flatten()
         return torch.arange(len(rows), device=rows.device).repeat_interleave(count), j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Indices into `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
         find, scale = self._queries.coordinates.keys_of(rows, tiles), self._points.projection.scale
-        for band in split_by_band(self._kept, band_numbers(self._sq_radii), tiles.columns):
+        bands = band_numbers(self._sq_radii[self._kept])
+        for (band,) in split_bands(self._kept, bands, tiles.columns):
             lowest = (_sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)).clamp_(min=NO_FLOOR)
             i, at, keys, doubts = find(lowest[None], self._points.coordinates, [band])
             j = band[at]
-            near = self._points.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
+            near = (keys + doubts) * (-2.0 / scale**2) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]
 
     def _lift(self, best: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.memory import tile_budget
-from genpr.neighbors.distance import blocks_of, products_at, sq_distances, square_roots
+from genpr.neighbors.distance import blocks_of, of_pairs, products, sq_distances, square_roots
 from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -44,7 +44,7 @@ class FeaturePairs:
     def exact(self, i: Tensor, j: Tensor) -> Tensor:
         """Cosines of rows `i` (p,) and `j` (p,): (p,) float64."""
         i, j = i.to(self.device), j.to(self.device)
-        return products_at(self.left, self.right, i, j) / self._left_norm[i] / self._right_norm[j]
+        return of_pairs(products, self.left, self.right, i, j) / self._left_norm[i] / self._right_norm[j]
 
     def tiles(self) -> Iterator[Tile]:
         """All pairs, each once."""
@@ -117,7 +117,8 @@ class RankCounter:
             for rows, first, values in self._scorer.tiles():
                 for items in self._items(rows):
                     self._count(items, rows.start, first, values)
-                advance(values.numel())
+                if advance is not None:
+                    advance(values.numel())
 
     def count_pools(self, pools: Tensor, progress: PairProgress | None, budget: int | None) -> None:
         """Against the candidates of each query, (q, p) int64 on the CPU, -1 for none, by the definition."""
@@ -133,7 +134,8 @@ class RankCounter:
                 item_of[self._query[items] - start] = items
                 item = item_of[row]
                 self._decide(item[item >= 0], scores[item >= 0])
-            advance(len(row))
+            if advance is not None:
+                advance(len(row))
 
     def _items(self, rows: slice) -> Iterator[Tensor]:
         """Relevant ones of some queries, at most one of each at a time."""

@@ -199,7 +199,7 @@ def _largest_plain(balls: Iterable[BallKind]) -> BallKind | None:
 
 def _near_copies(real: Neighborhood, fake: Neighborhood, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
-    if lists.length < 2:
+    if lists.index.shape[1] < 2:
         return None
     advance = progress_counter(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, advance=advance)

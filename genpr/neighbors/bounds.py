@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbors.distance import blocks_of, sq_differences_at, sq_distances_at
+from genpr.neighbors.distance import blocks_of, of_pairs, sq_differences_at, sq_distances
 
 _U = 2.0**-24
 _T = 2.0**-21
@@ -179,12 +179,26 @@ _NEXT_TO_NOTHING = 2.0**-124
 
 
 def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """Tight bounds on the squared distances between rows `i` of `x` and `j` of `y`: lower and upper, (p,) float64."""
-    if bounds := bounds_by_product(x, y, i, j):
-        return bounds
-    lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), x.shape[1])
+    """Tight bounds on the squared distances between rows `i` of `x` and `j` of `y`: lower and upper, (p,) float64.
+
+    Many pairs among few rows have theirs from one float64 matrix product. The derivation is the module's for plain
+    coordinates, with u = 2^-53 and two more errors to cover, relative to S: gamma(d) for norms that are summed in any
+    order, and 2 (log2 d + 3) u for the rounding of the definition itself.
+    """
+    d, (rows, i_among), (columns, j_among) = x.shape[1], _distinct(i, len(x)), _distinct(j, len(y))
+    if len(i) * _PAIRS_PER_PRODUCT > len(rows) * len(columns):
+        i, j = i_among[i], j_among[j]
+        origin = x[
+            rows[0]
+        ].double()  # one of the rows: if they are all copies, everything below is exactly zero
+        left, right = x[rows].double().sub_(origin), y[columns].double().sub_(origin)
+        left_sq, right_sq = left.square().sum(dim=1), right.square().sum(dim=1)
+        sq = left_sq[i] + right_sq[j] - 2 * (left @ right.T)[i, j]
+        slack = (left_sq[i] + right_sq[j]) * slack_factor(d + 8 + d.bit_length(), 2.0**-53)
+        return sq - slack, sq + slack
+    lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), d)
     unknown = upper.isinf().nonzero()[:, 0]
-    lower[unknown] = upper[unknown] = sq_distances_at(x, y, i[unknown], j[unknown])
+    lower[unknown] = upper[unknown] = of_pairs(sq_distances, x, y, i[unknown], j[unknown])
     return lower, upper
 
 
@@ -202,27 +216,6 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
     lower = (sq * (1 - factor) - tiny).where(known, 0.0).clamp_(min=0)
     upper = (sq * (1 + factor) + tiny).where(known, torch.inf)
     return lower, upper
-
-
-def bounds_by_product(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Float64 bounds (p,) on the squared distances between rows `i` of `x` and `j` of `y`, by one matrix product.
-
-    For many pairs among few rows; None where the pairs are too scattered. The derivation is the module's for plain
-    coordinates, with u = 2^-53 and two more errors to cover, relative to S: gamma(d) for norms that are summed in any
-    order, and 2 (log2 d + 3) u for the rounding of the definition itself.
-    """
-    (rows, i_among), (columns, j_among) = _distinct(i, len(x)), _distinct(j, len(y))
-    if len(i) * _PAIRS_PER_PRODUCT <= len(rows) * len(columns):
-        return None
-    i, j = i_among[i], j_among[j]
-    origin = x[rows[0]].double()  # one of the rows: if they are all copies, everything below is exactly zero
-    left, right = x[rows].double().sub_(origin), y[columns].double().sub_(origin)
-    left_sq, right_sq = left.square().sum(dim=1), right.square().sum(dim=1)
-    sq = left_sq[i] + right_sq[j] - 2 * (left @ right.T)[i, j]
-    d = x.shape[1]
-    factor = slack_factor(d + 8 + d.bit_length(), 2.0**-53)
-    slack = (left_sq[i] + right_sq[j]) * factor
-    return sq - slack, sq + slack
 
 
 def _distinct(index: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -30,16 +30,12 @@ class Coordinates(ABC):
     features: Tensor  # (n, d) float32 or float16, the original values
     center: Tensor  # (d,) float32
     scale: float  # as in `Projection`
+    width: int  # coordinates per row, w
     half_floors: Tensor  # half of |q|^2 - slack, (n,) float32
     slack: Tensor  # (n,) float64, infinite for rows that q cannot represent; these are zero
     residual: Tensor | None  # (n,) float64, at least the norm of the part outside of q; None if there is none
 
     joins_bands: ClassVar[bool]  # whether a tile may have columns of several bands of similar reach
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Coordinates per row, w."""
 
     @abstractmethod
     def at(self, rows: Tensor) -> Tensor:
@@ -61,12 +57,12 @@ class Coordinates(ABC):
         """All q, (n, w)."""
         return self.at(torch.arange(len(self.slack), device=self.slack.device))
 
-    def gap(self, rows: Tensor, others: Coordinates, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the coordinates, (p,) float64."""
-        slack = 2 * (self.slack[rows] + others.slack[columns])
-        if self.residual is None or others.residual is None:
-            return slack
-        return slack + 4 * self.residual[rows] * others.residual[columns]
+    def sq_gap(self, rows: Tensor, others: Coordinates, columns: Tensor) -> Tensor:
+        """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the features, (p,) float64."""
+        gap = 2 * (self.slack[rows] + others.slack[columns])
+        if self.residual is not None and others.residual is not None:
+            gap = gap + 4 * self.residual[rows] * others.residual[columns]
+        return gap / self.scale**2
 
     @abstractmethod
     def keys_of(self, block: Tensor, tiles: Tiles) -> FindKeys:
@@ -93,9 +89,10 @@ class ProjectedCoordinates(Coordinates):
         cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None
     ) -> ProjectedCoordinates:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all coordinates."""
-        n, device, augmented, tolerance = len(features), features.device, None, 0.0
+        (n, width), device, augmented, tolerance = features.shape, features.device, None, 0.0
         if basis is not None:
-            augmented = torch.empty(n, basis.shape[1] + 3, dtype=torch.float32, device=device)
+            width = basis.shape[1] + 1
+            augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device)
             tolerance = basis_tolerance(basis)
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
@@ -108,16 +105,11 @@ class ProjectedCoordinates(Coordinates):
             if augmented is not None:
                 augmented[block, :-2] = some.coordinates
 
-        with Workers(device) as workers:
+        with Workers.on(device) as workers:
             deque(workers.map(put, blocks_of(features)), maxlen=0)
         if augmented is not None:
             augmented[:, -2], augmented[:, -1] = -half_floors, 1
-        return cls(features, center, scale, half_floors, slack, residual, augmented)
-
-    @property
-    def width(self) -> int:
-        """Coordinates per row, w."""
-        return len(self.center) if self.augmented is None else self.augmented.shape[1] - 2
+        return cls(features, center, scale, width, half_floors, slack, residual, augmented)
 
     def at(self, rows: Tensor) -> Tensor:
         """Q of `rows` (p,): (p, w) float32."""
@@ -168,7 +160,8 @@ class ProjectedCoordinates(Coordinates):
         self, block: Tensor, others: Coordinates, columns: Tensor, count: int, tiles: Tiles
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Those with the largest keys, and bounds by the features."""
-        near = columns[tiles.topk(self.queries(block), others.columns(columns), count)]
+        keys = self.queries(block) @ others.columns(columns).T
+        near = columns[keys.topk(count, dim=1).indices]
         i = block.repeat_interleave(count)
         sq_lower, sq_upper = bounds_of_pairs(self.features, others.features, i, near.flatten())
         return near, sq_lower.view(near.shape), sq_upper.view(near.shape)

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import near_sq_distances, sq_distances_at
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance
+from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers
 from genpr.neighbors.index import IndexedPoints, is_suitable
-from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach, padded
+from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
-_LISTED = 2**15  # pairs at a time
 _DEFAULT_K = 5  # for the choice of a projection where no balls are needed
 
 
@@ -88,7 +88,7 @@ class Neighborhood:
         *,
         ties: Ties = "closed",
         keep: int = 0,
-        advance: Advance = no_advance,
+        advance: Advance | None = None,
     ) -> Neighborhood:
         """Balls around (n, d) `features`, in the projection in which they are found at the lowest cost.
 
@@ -106,7 +106,7 @@ class Neighborhood:
         ties: Ties = "closed",
         keep: int = 0,
         engine: Engine = ENGINE,
-        advance: Advance = no_advance,
+        advance: Advance | None = None,
     ) -> Neighborhood:
         """Balls around indexed points, all found in one search; `keep` is the length of the lists."""
         features, keep, balls = points.features, min(keep, len(points) - 1), tuple(balls)
@@ -117,12 +117,14 @@ class Neighborhood:
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
-        inputs = {"features": points, "balls": "; ".join(map(str, balls)), "ties": ties, "keep": keep}
+        inputs = {"features": points, "balls": balls, "ties": ties, "keep": keep}
         with engine.search(points.device, advance, **inputs) as search:
             sq_reach, copies = first_reach(points, most, search)
             near = DirectedPairs.from_pairs(closest_pairs(points, most, sq_reach, search), sq_reach)
             settled, workers = copies[:, 0] >= 0, search.workers
-            lists = _lists(features, near, copies[:, :keep], workers)
+            lists = (
+                _lists(features, near, copies[:, :keep], workers) if keep else NeighborLists.none(features)
+            )
             if keep > ks[-1]:
                 near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
             near = near.resolved(features, ks, workers)
@@ -131,9 +133,9 @@ class Neighborhood:
             sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
             without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
             in_degrees = near.in_degrees(features, without, ties, workers)
-            if ties == "closed":
+            if ties == "closed" and settled.any():
                 in_degrees += _settled_copies(features, settled)
-            else:  # if there is no k-th neighbor without the row, all rows are equal
+            elif ties == "strict":  # if there is no k-th neighbor without the row, all rows are equal
                 in_degrees += (settled & (without > 0)) * (len(points) - 1)
         return cls(points, balls, ties, sq_radii, in_degrees, lists)
 
@@ -159,7 +161,7 @@ class Neighborhood:
         return len(self.points) * m + (m * (m - 1) // 2 if balls else 0)
 
     def of_fakes(
-        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
+        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance | None = None
     ) -> Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
@@ -178,7 +180,7 @@ class Neighborhood:
         *,
         smallest_of: BallKind | None = None,
         consumers: Sequence[PairConsumer] = (),
-        advance: Advance = no_advance,
+        advance: Advance | None = None,
     ) -> Memberships:
         """Memberships of these reals and of `fakes` in each other's balls."""
         rows, n, m = self.rows_of(real_balls), len(self.points), len(fakes.points)
@@ -192,8 +194,11 @@ class Neighborhood:
             consumers=consumers,
             advance=advance,
         )
-        of_reals = _by_ball(self.balls, self.in_degrees)
-        shares = {ball: int((each >= 1).sum()) / n for ball, each in of_reals.items()} if m >= n else {}
+        shares = dict[BallKind, float]()
+        if m >= n and self.in_degrees is not None:
+            shares = dict(
+                zip(self.balls, ((self.in_degrees >= 1).sum(dim=1).cpu().numpy() / n).tolist(), strict=True)
+            )
         return Memberships(
             n_real=n,
             n_fake=m,
@@ -201,7 +206,7 @@ class Neighborhood:
             fakes_per_real_ball=_by_ball(real_balls, counts.fakes_per_real_ball),
             fake_balls_per_real=_by_ball(fakes.balls, counts.fake_balls_per_real),
             reals_per_fake_ball=_by_ball(fakes.balls, counts.reals_per_fake_ball),
-            real_in_degrees={ball: of_reals[ball] for ball in real_balls if ball in of_reals},
+            real_in_degrees=_by_ball(real_balls, None if self.in_degrees is None else self.in_degrees[rows]),
             fake_in_degrees=_by_ball(fakes.balls, fakes.in_degrees),
             leave_one_out=shares,
             smallest_real_ball=counts.smallest_real_ball,
@@ -226,26 +231,17 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
 
 def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, workers: Workers) -> NeighborLists:
     """Lists from `near`, as long as `copies` (n, keep) is wide; rows with copies get these."""
-    keep = copies.shape[1]
-    if not keep:
-        return NeighborLists(copies, copies.double())
-    pairs = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
-    distances = workers.map_shared(lambda some: (near_sq_distances(features, features, *some),), pairs)
-    sq = torch.cat([sq for (sq,) in distances])
-    places, is_settled = near.positions(sq, keep), copies[:, :1] >= 0
-    index = padded(near.other, -1)[places].where(~is_settled, copies)
-    return NeighborLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))
+    sq = workers.map_pairs(near_sq_distances, features, features, near.row, near.other)
+    places, is_settled = near.positions(sq, copies.shape[1]), copies[:, :1] >= 0
+    index = pad(near.other, (0, 1), value=-1)[places].where(~is_settled, copies)
+    return NeighborLists(index, pad(sq, (0, 1), value=torch.inf)[places].masked_fill(is_settled, 0))
 
 
 def _settled_copies(features: Tensor, settled: Tensor) -> Tensor:
     """Number of settled copies of each row besides itself, (n,) int64; the balls of radius 0 of all of them contain it."""
-    counts = torch.zeros(len(features), dtype=torch.int64, device=features.device)
-    if not settled.any():
-        return counts
     rows = [hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in features.cpu().numpy()]
     number = Counter(row for row, is_settled in zip(rows, settled.tolist(), strict=True) if is_settled)
-    counts += torch.tensor([number[row] for row in rows], device=counts.device)
-    return counts - settled.long()
+    return torch.tensor([number[row] for row in rows], device=features.device) - settled.long()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +267,7 @@ def cross_counts(
     ties: Ties = "closed",
     engine: Engine = ENGINE,
     consumers: Sequence[PairConsumer] = (),
-    advance: Advance = no_advance,
+    advance: Advance | None = None,
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real), len(fake), real.device
@@ -290,7 +286,8 @@ def cross_counts(
     def consume(pairs: Pairs) -> None:
         for consumer in consumers:
             consumer.consume(pairs)
-        pairs = pairs.select(pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j]))
+        near = pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j])
+        pairs = pairs.at(near.nonzero()[:, 0])
         sq_radii = torch.cat([of_real[:, pairs.i], of_fake[:, pairs.j]])
         inside = _inside(real.features, fake.features, pairs, sq_radii, ties)
         counts, smallest = per_thread.own
@@ -331,7 +328,7 @@ def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) ->
         left = is_open.nonzero()[:, 0]
         i, j = pairs.i[left], pairs.j[left]
         if is_exact:
-            sq_lower = sq_upper = sq_distances_at(x, y, i, j)
+            sq_lower = sq_upper = of_pairs(sq_distances, x, y, i, j)
         else:
             sq_lower, sq_upper = bounds_of_pairs(x, y, i, j)
         inside[:, left] = within(sq_upper, sq_radii[:, left])

@@ -6,7 +6,8 @@ k-th neighbor lies exactly on the sphere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 from genpr.neighbors.device_profile import profile_of
 from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory
+
+_Result = TypeVar("_Result")
 
 
 def sq_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -49,22 +52,10 @@ def square_roots(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sqrt(values.cpu().numpy())).to(values.device)
 
 
-def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Squared distances between rows `i` of `x` and rows `j` of `y`, in bounded memory."""
-    return _at(sq_distances, x, y, i, j)
-
-
-def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Inner products of rows `i` of `x` and rows `j` of `y`, in bounded memory."""
-    return _at(products, x, y, i, j)
-
-
 def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """As `sq_distances_at`, but (p,) float32 throughout, summed in any order."""
+    """Squared distances between rows `i` of `x` and `j` of `y`, (p,) float32 throughout, summed in any order."""
     if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
-        return _at(
-            lambda left, right: left.float().sub_(right).square_().sum(dim=1), x, y, i, j, torch.float32
-        )
+        return of_pairs(lambda left, right: left.float().sub_(right).square_().sum(dim=1), x, y, i, j)
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
@@ -81,43 +72,45 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     Equal for equal vectors, in either order. Distances beyond the range of float32 are computed in float64.
     """
     if x.device.type == "cpu":
-        sq = sq_differences_at(x, y, i, j).double()
+        sq = sq_differences_at(x, y, i, j)
     else:  # the order of a reduction depends on the number of rows there
-        sq = _at(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
+        sq = of_pairs(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
+    sq = sq.double()
     beyond = (~sq.isfinite()).nonzero()[:, 0]
     if len(beyond):
-        sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
+        sq[beyond] = of_pairs(sq_distances, x, y, i[beyond], j[beyond])
     return sq
 
 
-def _at(
-    function: Callable[[Tensor, Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    i: Tensor,
-    j: Tensor,
-    dtype: torch.dtype = torch.float64,
+def of_pairs(
+    function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor
 ) -> Tensor:
-    out = torch.empty(len(i), dtype=dtype, device=x.device)
+    """`function` of rows `i` of `x` and rows `j` of `y`, such as `sq_distances`, (p,), in bounded memory."""
 
-    def put(some: slice) -> None:
-        out[some] = function(x[i[some]], y[j[some]])
+    def of(some: slice) -> Tensor:
+        return function(x[i[some]], y[j[some]])
 
-    in_steps(put, len(i), profile_of(x.device).elements // x.shape[1], x.device)
-    return out
+    return torch.cat(list(in_steps(of, len(i), profile_of(x.device).elements // x.shape[1], x.device)))
 
 
-def in_steps(work: Callable[[slice], None], count: int, step: int, device: torch.device) -> None:
-    """Call `work` on slices of `step` of the `count` items, smaller ones after `device` ran out of memory."""
+def in_steps(
+    work: Callable[[slice], _Result], count: int, step: int, device: torch.device
+) -> Iterator[_Result]:
+    """Yield the results of `work` on slices of `step` of the `count` items, at least one, which may be empty.
+
+    Slices are smaller after `device` ran out of memory.
+    """
     start, step = 0, max(1, step)
-    while start < count:
+    while start < max(1, count):
         try:
-            work(slice(start, min(start + step, count)))
-            start += step
-            continue
+            result = work(slice(start, min(start + step, count)))
         except Exception as error:
             if step == 1 or not is_out_of_memory(error):
                 raise
+        else:
+            start += step
+            yield result
+            continue
         free_for_less(device)
         step //= 2
 

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -36,14 +35,10 @@ PairProgress = Callable[[int, int], None]
 """Progress callback of users, called with the number of row pairs done and the total."""
 
 
-def no_advance(_pairs: int) -> None:
-    """Ignore progress."""
-
-
-def progress_counter(total: int, progress: PairProgress | None) -> Advance:
-    """A callback that adds up the pairs processed and reports the sum to `progress`."""
+def progress_counter(total: int, progress: PairProgress | None) -> Advance | None:
+    """A callback that adds up the pairs processed and reports the sum to `progress`, if there is one."""
     if progress is None:
-        return no_advance
+        return None
     report, done = progress, 0
 
     def advance(pairs: int) -> None:
@@ -90,23 +85,6 @@ class Tiles:
         at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
         return at // columns, at % columns, products[at]
 
-    def topk(self, left: Tensor, right: Tensor, count: int) -> Tensor:
-        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
-        return (left @ right.T).topk(count, dim=1).indices
-
-    def products(self, left: Tensor, right: Tensor) -> Tensor:
-        """All products (r, c) of rows (r, d) and (c, d) of one type, summed in float32."""
-        return products_in_float32(left, right)
-
-
-def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
-    """Inner products (r, c) float32 of rows (r, d) and (c, d), both float16 or both float32."""
-    if left.dtype == torch.float32:
-        return left @ right.T
-    if left.device.type == "cpu":
-        return left.float() @ right.float().T
-    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
-
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -118,14 +96,14 @@ class Engine:
 
     @contextmanager
     def search(
-        self, device: torch.device, advance: Advance = no_advance, **inputs: object
+        self, device: torch.device, advance: Advance | None = None, **inputs: object
     ) -> Iterator[Search]:
         """Begin a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
         communicator = self.communicator()
         if communicator.size > 1:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
-        with plain_arithmetic(device), Workers(device, communicator) as workers:
+        with plain_arithmetic(device), Workers.on(device, communicator) as workers:
             yield Search(self, workers, advance)
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
@@ -157,9 +135,10 @@ class Search:
 
     engine: Engine
     workers: Workers
-    advance: Advance = no_advance
+    advance: Advance | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Workers:
     """Thread pool with as many workers as torch uses threads; on a GPU, work runs in the calling thread.
 
@@ -167,36 +146,34 @@ class Workers:
     process on one of the cores, this took twenty times as long as one operation per thread.
     """
 
-    def __init__(self, device: torch.device, communicator: Communicator | None = None) -> None:
-        self.device = device
-        self.communicator = communicator or SINGLE_PROCESS
-        self.count = torch.get_num_threads() if device.type == "cpu" else 1
-        self._pool: ThreadPoolExecutor | None = None
-        self._stack = ExitStack()
+    device: torch.device
+    communicator: Communicator
+    count: int  # of threads that work
+    pool: ThreadPoolExecutor | None  # None for the calling thread
 
-    def __enter__(self) -> Self:
-        if self.count > 1:
-            self._stack.enter_context(torch_threads(1))
-            self._pool = ThreadPoolExecutor(
-                self.count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
-            )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        self._stack.close()
+    @classmethod
+    @contextmanager
+    def on(cls, device: torch.device, communicator: Communicator | None = None) -> Iterator[Self]:
+        """Workers until the end of the block, in which operations of the calling thread use one thread, too."""
+        count = torch.get_num_threads() if device.type == "cpu" else 1
+        with ExitStack() as stack:
+            pool = None
+            if count > 1:
+                stack.enter_context(torch_threads(1))
+                pool = ThreadPoolExecutor(
+                    count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
+                )
+                stack.callback(pool.shutdown, cancel_futures=True)
+            yield cls(device, communicator or SINGLE_PROCESS, count, pool)
 
     def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in the order of `items`, of which a bounded number is in progress at any time."""
-        if self._pool is None:
+        if self.pool is None:
             yield from map(work, items)
             return
         waiting: deque[Future[_Result]] = deque()
         for item in items:
-            waiting.append(self._pool.submit(_plainly, work, item))
+            waiting.append(self.pool.submit(_plainly, work, item))
             if len(waiting) > 2 * self.count:
                 yield waiting.popleft().result()
         while waiting:
@@ -218,6 +195,20 @@ class Workers:
         for number in range(len(items)):
             yield next(by_rank[number % communicator.size])
 
+    def map_pairs(
+        self,
+        function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        i: Tensor,
+        j: Tensor,
+    ) -> Tensor:
+        """Values (p,) of `function` for rows `i` of `x` and `j` of `y`, equal on all processes, which share the pairs."""
+        most = profile_of(self.device).verified
+        batches = list(zip(torch.split(i, most), torch.split(j, most), strict=True))
+        found = self.map_shared(lambda batch: (function(x, y, *batch),), batches)
+        return torch.cat([values for (values,) in found])
+
     def broadcast(self, tensors: list[Tensor]) -> list[Tensor]:
         """The `tensors` of rank 0 on every rank, for values that another machine may round or plan differently."""
         communicator = self.communicator
@@ -228,11 +219,13 @@ class Workers:
         return [each for (each,) in first]
 
 
+@dataclass(slots=True)
 class PerThread(Generic[_Result]):
     """One object per thread, created at its first use, so that counting needs no lock."""
 
-    def __init__(self, make: Callable[[], _Result]) -> None:
-        self.make, self._local, self.all = make, threading.local(), list[_Result]()
+    make: Callable[[], _Result]
+    all: list[_Result] = field(default_factory=list)
+    _local: threading.local = field(default_factory=threading.local)
 
     @property
     def own(self) -> _Result:

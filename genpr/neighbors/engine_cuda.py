@@ -6,6 +6,7 @@ where products of float16 exceed their error bound, and where rows are so simila
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from genpr.neighbors.bounds import NO_FLOOR, represent, represent_half, slack_fa
 from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import in_steps
-from genpr.neighbors.engine import Tiles, products_in_float32
+from genpr.neighbors.engine import Tiles
 from genpr.runtime import is_out_of_memory
 
 
@@ -49,13 +50,8 @@ class RoundedCoordinates(Coordinates):
             if kept:
                 rounded_rows[block] = rounded
 
-        in_steps(put, n, profile_of(device).elements // d, device)
-        return cls(features, center, scale, half_floors, slack, None, rounded_rows)
-
-    @property
-    def width(self) -> int:
-        """Coordinates per row."""
-        return len(self.center)
+        deque(in_steps(put, n, profile_of(device).elements // d, device), maxlen=0)
+        return cls(features, center, scale, d, half_floors, slack, None, rounded_rows)
 
     def at(self, rows: Tensor) -> Tensor:
         """Rounded `rows` (p,): (p, d)."""
@@ -74,7 +70,7 @@ class RoundedCoordinates(Coordinates):
             columns, sizes = torch.cat(list(bands)), [len(band) for band in bands]
             # Rounding is monotone: a float32 value that reaches a threshold also reaches the rounded one.
             thresholds = (lowest + floors).float()[:, :, None]
-            values = tiles.products(rows, others.at(columns)).sub_(others.half_floors[columns])
+            values = products_in_float32(rows, others.at(columns)).sub_(others.half_floors[columns])
             of_bands = zip(torch.split(values, sizes, dim=1), thresholds, strict=True)
             is_above = [of_band >= threshold for of_band, threshold in of_bands]
             i, j = (is_above[0] if len(bands) == 1 else torch.cat(is_above, dim=1)).nonzero().unbind(dim=1)
@@ -89,7 +85,7 @@ class RoundedCoordinates(Coordinates):
         """Those with the smallest upper bounds, and both bounds."""
         own = (self.half_floors[block].double() + self.slack[block])[:, None]
         offsets = (others.half_floors[columns] + others.slack[columns]).float()
-        values, at = tiles.products(self.at(block), others.at(columns)).sub_(offsets).topk(count, dim=1)
+        values, at = products_in_float32(self.at(block), others.at(columns)).sub_(offsets).topk(count, dim=1)
         near = columns[at]
         upper = (values.double() - own) * -2
         lower = upper - 2 * (others.slack[near] + self.slack[block, None])
@@ -104,6 +100,15 @@ def _represented(
         return represent_half(features, center, scale)
     whole = represent(features, center, scale, None)
     return whole.coordinates, whole.slack, sq_norms_of(whole.coordinates)
+
+
+def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products (r, c) float32 of rows (r, d) and (c, d), both float16 or both float32."""
+    if left.dtype == torch.float32:
+        return left @ right.T
+    if left.device.type == "cpu":
+        return left.float() @ right.float().T
+    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
 
 
 _SAMPLE_ROWS, _MAX_EXTRA = 256, 64

@@ -120,10 +120,20 @@ class Projection:
 
     def place(self, features: Tensor) -> IndexedPoints:
         """An index of (n, d) float32 or float16 `features` in this projection; they are not copied."""
-        placed = IndexedPoints(features, self)
-        if self.rounding is None:
-            placed.clusters  # noqa: B018 - on all cores, before each thread of a search has one core
-        return placed
+        clusters = None
+        with plain_arithmetic(features.device):
+            coordinates: Coordinates
+            if self.rounding is not None:
+                coordinates = RoundedCoordinates.from_features(
+                    features, self.center, self.scale, self.rounding
+                )
+            else:
+                coordinates = ProjectedCoordinates.from_features(
+                    features, self.center, self.scale, self.basis
+                )
+            if len(self.centers):
+                clusters = Clusters.from_coordinates(coordinates.values, coordinates.slack, self.centers)
+        return IndexedPoints(features, self, coordinates, clusters)
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,8 @@ class IndexedPoints:
 
     features: Tensor  # (n, d) float32 or float16, the original values, on which all decisions are based
     projection: Projection  # what its coordinates are relative to
+    coordinates: Coordinates
+    clusters: Clusters | None  # of the rows, if the projection has any
 
     @classmethod
     def from_features(cls, features: Tensor, k: int) -> IndexedPoints:
@@ -143,24 +155,6 @@ class IndexedPoints:
         """A checksum of the features."""
         return content_hash(self.features)
 
-    @cached_property
-    def coordinates(self) -> Coordinates:
-        """Coordinates of the features."""
-        to = self.projection
-        with plain_arithmetic(self.device):
-            if to.rounding is not None:
-                return RoundedCoordinates.from_features(self.features, to.center, to.scale, to.rounding)
-            return ProjectedCoordinates.from_features(self.features, to.center, to.scale, to.basis)
-
-    @cached_property
-    def clusters(self) -> Clusters | None:
-        """The clusters of the rows, if the projection has any."""
-        coordinates, centers = self.coordinates, self.projection.centers
-        if len(centers) == 0:
-            return None
-        with plain_arithmetic(self.device):
-            return Clusters.from_coordinates(coordinates.values, coordinates.slack, centers)
-
     def __len__(self) -> int:
         return len(self.features)
 
@@ -168,18 +162,6 @@ class IndexedPoints:
     def device(self) -> torch.device:
         """The device of the features."""
         return self.features.device
-
-    def sq_lower(self, keys: Tensor) -> Tensor:
-        """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
-        return keys.double() * (-2.0 / self.projection.scale**2)
-
-    def sq_gap(self, rows: Tensor, others: IndexedPoints, columns: Tensor) -> Tensor:
-        """Upper minus lower bounds of pairs, in the unit of the features."""
-        return self.coordinates.gap(rows, others.coordinates, columns) / self.projection.scale**2
-
-    def rounded_to(self, rounding: torch.dtype) -> IndexedPoints:
-        """The same with coordinates that are rounded to another type."""
-        return IndexedPoints(self.features, replace(self.projection, rounding=rounding))
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
@@ -284,7 +266,7 @@ def choose_projection(features: Tensor, k: int) -> Projection:
         return projection
     with plain_arithmetic(features.device):
         halves = _halves(features)
-        with Workers(features.device) as workers:
+        with Workers.on(features.device) as workers:
             fitted, judged = workers.map(
                 lambda half: _Sample.from_features(features, half, projection, k), halves
             )

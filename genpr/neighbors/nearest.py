@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import blocks_of, near_sq_distances, sq_distances_at
-from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Tiles, Workers, no_advance
+from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
+from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
 from genpr.validation import Ties
@@ -48,11 +50,6 @@ class NeighborLists:
         nearest, rows = self.index[:, 0], torch.arange(len(self.index), device=self.index.device)
         is_mutual = self.index[nearest, 0] == rows
         return self.sq[nearest, 1].where(is_mutual, self.sq[nearest, 0])
-
-    @property
-    def length(self) -> int:
-        """L."""
-        return self.index.shape[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +83,14 @@ class DirectedPairs:
         """Positions of the k smallest `values` (p,) of each row, ascending, (n, k); p where a row has fewer."""
         order = values.argsort(stable=True)
         order = order[self.row[order].argsort(stable=True)]
-        order = torch.cat([order, order.new_full((1,), len(order))])
         rank = torch.arange(k, device=order.device)
         place = (self.size.cumsum(dim=0) - self.size)[:, None] + rank
-        return order[place.where(rank < self.size[:, None], len(order) - 1)]
+        place = place.where(rank < self.size[:, None], len(order))
+        return pad(order, (0, 1), value=len(order))[place]
 
     def smallest(self, values: Tensor, k: int) -> Tensor:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
-        return padded(values, torch.inf)[self.positions(values, k)]
+        return pad(values, (0, 1), value=torch.inf)[self.positions(values, k)]
 
     def resolved(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
         """Verify pairs until the k-th smallest lower bound of each row is the k-th squared distance, for all `ks`.
@@ -121,17 +118,13 @@ class DirectedPairs:
         return torch.stack([others.bincount(minlength=len(self.size)) for others in contained])
 
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> DirectedPairs:
-        at, most = is_open.nonzero()[:, 0], profile_of(is_open.device).verified
-        pairs = list(zip(torch.split(self.row[at], most), torch.split(self.other[at], most), strict=True))
-        exact = workers.map_shared(lambda some: (sq_distances_at(features, features, *some),), pairs)
+        at = is_open.nonzero()[:, 0]
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
-        sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in exact])
+        exact = workers.map_pairs(
+            partial(of_pairs, sq_distances), features, features, self.row[at], self.other[at]
+        )
+        sq_lower[at] = sq_upper[at] = exact
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
-
-
-def padded(values: Tensor, value: float) -> Tensor:
-    """`values` (p,) with one more `value`, for positions behind the last."""
-    return torch.cat([values, values.new_full((1,), value)])
 
 
 _MARGIN = 7  # rows beyond k that are computed for a first reach
@@ -159,20 +152,20 @@ def closest_pairs(
 
     def sharpen(pairs: Pairs) -> Pairs:
         if least:
-            if len(pairs) < max(_MASSES, least):
+            if len(pairs.i) < max(_MASSES, least):
                 return pairs
-            before, pairs = len(pairs), shrunk(closest.in_reach(pairs))
-            if 2 * len(pairs) < before:
+            before, pairs = len(pairs.i), shrunk(closest.in_reach(pairs))
+            if 2 * len(pairs.i) < before:
                 return pairs
         else:
             pairs = closest.in_reach(pairs)
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
         # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
-        pairs = pairs if len(pairs) < max(_MASSES, n // 8) else shrunk(pairs)
-        if is_within or len(pairs) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
+        pairs = pairs if len(pairs.i) < max(_MASSES, n // 8) else shrunk(pairs)
+        if is_within or len(pairs.i) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
             return pairs
         # Many points at one distance, as on a lattice, which no bounds can order.
-        return _first_k(pairs, sq_distances_at(x, y, pairs.i, pairs.j), k)
+        return _first_k(pairs, of_pairs(sq_distances, x, y, pairs.i, pairs.j), k)
 
     def shrunk(pairs: Pairs) -> Pairs:
         batch = ClosestPairs.empty(sq_reach, k, is_within=is_within)
@@ -183,67 +176,60 @@ def closest_pairs(
     closest = ClosestPairs.empty(sq_reach, k, is_within=is_within)
     for pairs in sweep(rows, sq_reach, search, sharpen, None if is_within else (others, nothing)):
         closest.add(pairs)
-    communicator = search.workers.communicator
+    found, communicator = closest.pairs(), search.workers.communicator
     if communicator.size == 1:
-        return closest.pairs()
+        return found
     # A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept. So the pairs of all ranks
     # that are within reach are those of a single process.
-    of_ranks, closest = (
-        closest.pairs().all_gather(communicator),
-        ClosestPairs.empty(sq_reach, k, is_within=is_within),
-    )
-    for pairs in of_ranks:
-        closest.add(pairs)
+    closest = ClosestPairs.empty(sq_reach, k, is_within=is_within)
+    for of_rank in zip(*map(communicator.all_gather, found), strict=True):
+        closest.add(Pairs(*of_rank))
     return closest.pairs()
 
 
-def first_reach(points: IndexedPoints, k: int, search: Search) -> tuple[Tensor, Tensor]:
-    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its block and near the center.
+def first_reach(
+    rows: IndexedPoints, k: int, search: Search, points: IndexedPoints | None = None
+) -> tuple[Tensor, Tensor]:
+    """An upper bound on each row's k-th squared distance, (n,) float64, from a few of the other rows or of the `points`.
 
-    Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
-    holds -1 for all other rows.
+    Among themselves, rows with k copies are settled: their reach is -inf, and the copies are the second result,
+    (n, k) int64, which holds -1 for all other rows; with `points` it is (n, 0).
     """
-    n, coordinates = len(points), points.coordinates
-    sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
-    copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
-    tiles = search.engine.tiles(coordinates.width, points.device)
-    spread = _spread(points, k, tiles)
-    if spread is None:
-        limit = min(tiles.rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1])
-        spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
-        central = _central(points)
-    else:
+    others, coordinates = rows if points is None else points, rows.coordinates
+    joins, total = coordinates.joins_bands, len(others)
+    tiles = search.engine.tiles(coordinates.width, rows.device)
+    few = min(max(_FIRST_ROWS[0], total // 16), _FIRST_ROWS[1])
+    if joins:  # a large tile gives every row a reach that about 60 rows are within
+        spread = evenly_spaced(total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), rows.device)
         limit = max(1, tiles.rows * tiles.columns // len(spread))
+    elif points is None:
+        spread, limit = evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), rows.device), min(tiles.rows, few)
+        central = _central(rows)
+    else:
+        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), rows.device), tiles.rows
 
-    def reach_of(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Some k nearest others, (b, k), with the lower and the upper bound on the k-th distance, (b,)."""
-        columns = spread
-        if columns is None:
-            columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
+    def reach_of(block: Tensor) -> tuple[Tensor, Tensor]:
+        columns = spread if joins else _near(block, rows, points, k, spread)
+        if points is None and not joins:
+            columns = torch.unique(torch.cat([columns, central]))
         count = min(k + _MARGIN, len(columns))
-        near, sq_lower, sq_upper = coordinates.nearest(block, coordinates, columns, count, tiles)
+        near, sq_lower, sq_upper = coordinates.nearest(block, others.coordinates, columns, count, tiles)
+        if points is not None:
+            return sq_upper.sort(dim=1).values[:, k - 1], near[:, :0]
         sq_upper, order = sq_upper.masked_fill(near == block[:, None], torch.inf).sort(dim=1)
-        last = sq_lower.gather(1, order[:, k - 1, None])[:, 0]
-        return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
+        sq_reach, near = sq_upper[:, k - 1], near.gather(1, order[:, :k])
+        may = (sq_lower.gather(1, order[:, k - 1, None])[:, 0] <= 0).nonzero()[:, 0]
+        copies = torch.full_like(near, -1)
+        for some in blocks_of(rows.features, len(may) * k):
+            at = may[some.start // k : some.stop // k]
+            at = at[(rows.features[near[at]] == rows.features[block[at], None]).all(dim=2).all(dim=1)]
+            sq_reach[at], copies[at] = -torch.inf, near[at]
+        return sq_reach, copies
 
-    blocks = search.workers.broadcast(row_blocks(points, torch.zeros_like(sq_reach), limit))
-    reaches = search.workers.map_shared(reach_of, blocks)
-    for block, (near, sq_lower, sq_upper) in zip(blocks, reaches, strict=True):
-        sq_reach[block] = sq_upper
-        everything = (sq_lower <= 0).nonzero()[:, 0]
-        for some in blocks_of(points.features, len(everything) * k):
-            at = everything[some.start // k : some.stop // k]
-            at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
-            sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
-    return sq_reach, copies
-
-
-def _spread(points: IndexedPoints, k: int, tiles: Tiles) -> Tensor | None:
-    """More than k rows that give every row a first reach, which about 60 rows are then within; None where fewer are faster."""
-    if not points.coordinates.joins_bands:
-        return None
-    n = len(points)
-    return evenly_spaced(n, max(_SPREAD_JOINED, n // _SPREAD_SHARE, 64 * k), points.device)
+    blocks = search.workers.broadcast(row_blocks(rows, torch.zeros_like(coordinates.slack), limit))
+    reaches, copies = zip(*search.workers.map_shared(reach_of, blocks), strict=True)
+    place = torch.cat(blocks).argsort()
+    return torch.cat(reaches)[place], torch.cat(copies)[place]
 
 
 def _central(points: IndexedPoints) -> Tensor:
@@ -258,16 +244,19 @@ def _central(points: IndexedPoints) -> Tensor:
     return sample[norms.topk(min(_CENTRAL, len(sample)), largest=False).indices]
 
 
-def _around(points: IndexedPoints, block: Tensor, k: int, spaced: Tensor) -> Tensor:
-    """Rows (c,), c > k, that probably include near neighbors of a `block` of one cluster."""
-    clusters = points.clusters
-    if (
-        k > _MAX_FEW_NEIGHBORS
-        and clusters is not None
-        and (label := int(clusters.label[block[0]])) < len(clusters.sq_distances)
-    ):
-        return clusters.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
-    return block if len(block) > k else spaced
+def _near(block: Tensor, rows: IndexedPoints, points: IndexedPoints | None, k: int, spread: Tensor) -> Tensor:
+    """At least k of the other rows or of the `points` that are probably near to a `block` of one cluster."""
+    clusters = rows.clusters
+    if points is not None:
+        if clusters is None or points.clusters is None:
+            return spread
+        members = (points.clusters.label == clusters.label[block[0]]).nonzero()[:, 0]
+        return spread if len(members) < k else members[evenly_spaced(len(members), len(spread), block.device)]
+    if k > _MAX_FEW_NEIGHBORS and clusters is not None:
+        label = int(clusters.label[block[0]])
+        if label < len(clusters.sq_distances):
+            return clusters.sq_distances[label].topk(min(_AROUND * k, len(rows)), largest=False).indices
+    return block if len(block) > k else spread
 
 
 _CROWD = 2**15  # pairs of one batch from which on they are reduced at once
@@ -280,7 +269,7 @@ def nearest_between(
     k: int,
     *,
     engine: Engine = ENGINE,
-    advance: Advance = no_advance,
+    advance: Advance | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) of the points nearest to each query; the lower index if equally far.
 
@@ -293,12 +282,10 @@ def nearest_between(
         kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
         if kept is not None:
             points = points.projection.place(points.features[kept])
-        sq_reach = _first_reach_between(queries, points, k, search)
+        sq_reach, _ = first_reach(queries, k, search, points)
         pairs = closest_pairs(queries, k, sq_reach, search, points)
-        x, y, most = queries.features, points.features, profile_of(points.device).verified
-        batches = list(zip(torch.split(pairs.i, most), torch.split(pairs.j, most), strict=True))
-        exact = search.workers.map_shared(lambda batch: (sq_distances_at(x, y, *batch),), batches)
-        pairs = _first_k(pairs, torch.cat([sq for (sq,) in exact]), k)
+        x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
+        pairs = _first_k(pairs, search.workers.map_pairs(exact, x, y, pairs.i, pairs.j), k)
     index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
     return index if kept is None else kept[index], sq
 
@@ -324,32 +311,6 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     if int(surplus.sum()) < _SURPLUS:
         return None
     return order[~surplus].sort().values
-
-
-def _first_reach_between(queries: IndexedPoints, points: IndexedPoints, k: int, search: Search) -> Tensor:
-    """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cluster or of all."""
-    n, of_points = len(points), points.coordinates
-    tiles = search.engine.tiles(of_points.width, points.device)
-    few = max(min(max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]), k + _MARGIN)
-    spread = _spread(points, k, tiles)
-    spaced = evenly_spaced(n, few, points.device) if spread is None else spread
-    limit = tiles.rows if spread is None else max(1, tiles.rows * tiles.columns // len(spread))
-
-    def reach_of(block: Tensor) -> tuple[Tensor]:
-        columns = spaced
-        if queries.clusters is not None and points.clusters is not None:
-            members = (points.clusters.label == queries.clusters.label[block[0]]).nonzero()[:, 0]
-            if len(members) >= k:
-                columns = members[evenly_spaced(len(members), few, members.device)]
-        count = min(k + _MARGIN, len(columns))
-        _, _, sq_upper = queries.coordinates.nearest(block, of_points, columns, count, tiles)
-        return (sq_upper.sort(dim=1).values[:, k - 1],)
-
-    sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
-    blocks = search.workers.broadcast(row_blocks(queries, torch.zeros_like(sq_reach), limit))
-    for block, (sq_upper,) in zip(blocks, search.workers.map_shared(reach_of, blocks), strict=True):
-        sq_reach[block] = sq_upper
-    return sq_reach
 
 
 def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:

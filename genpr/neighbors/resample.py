@@ -95,13 +95,13 @@ class ReplicateBalls:
             return _Entries.from_lists(*block, halves, ks, clipped, pairs=pairs)
 
         while len(rows):
-            step = rows_at_once(lists.length, rows.device)
+            step = rows_at_once(lists.index.shape[1], rows.device)
             split = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
             added = list(search.workers.map(read, zip(*split, strict=True)))
             blocks += added
             rows = torch.cat([block.short for block in added])
             if len(rows):
-                lists = extended_lists(points, rows, 2 * lists.length, search)
+                lists = extended_lists(points, rows, 2 * lists.index.shape[1], search)
         return cls._joined(blocks, halves, balls)
 
     @classmethod
@@ -388,13 +388,13 @@ class ReplicateCounter:
             self._count(pairs)
             return
         self._waiting.append(pairs)
-        if sum(map(len, self._waiting)) >= _at_once(0, pairs.i.device):
+        if sum(len(some.i) for some in self._waiting) >= _at_once(0, pairs.i.device):
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        pairs, most = Pairs.joined(self._waiting, self._real.device), _at_once(0, self._real.device)
+        pairs, most = Pairs(*map(torch.cat, zip(*self._waiting, strict=True))), _at_once(0, self._real.device)
         self._waiting.clear()
-        for start in range(0, len(pairs), most):
+        for start in range(0, len(pairs.i), most):
             self._count(pairs.at(slice(start, start + most)))
 
     def _count(self, pairs: Pairs) -> None:

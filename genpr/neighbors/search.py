@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from genpr.distributed import Communicator
 from genpr.memory import tile_budget
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.coordinates import Coordinates, FindKeys
 from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import free_for_less
+from genpr.neighbors.distance import free_for_less, in_steps
 from genpr.neighbors.engine import PerThread, Search, Tiles
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import is_out_of_memory
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(NamedTuple):
     """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
 
     i: Tensor
@@ -31,30 +29,9 @@ class Pairs:
     sq_lower: Tensor
     sq_upper: Tensor
 
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def select(self, mask: Tensor) -> Pairs:
-        """The pairs where (p,) bool `mask` holds."""
-        return self.at(mask.nonzero()[:, 0])
-
     def at(self, index: Tensor | slice) -> Pairs:
         """The pairs at `index`."""
         return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
-
-    @classmethod
-    def joined(cls, batches: list[Pairs], device: torch.device | None = None) -> Pairs:
-        """All pairs of all batches; without batches, no pairs on `device`."""
-        if not batches:
-            none = torch.empty(0, dtype=torch.int64, device=device)
-            return cls(none, none, none.double(), none.double())
-        fields = ("i", "j", "sq_lower", "sq_upper")
-        return cls(*(torch.cat([getattr(batch, name) for batch in batches]) for name in fields))
-
-    def all_gather(self, communicator: Communicator) -> list[Pairs]:
-        """The pairs of every process, by rank."""
-        fields = (communicator.all_gather(each) for each in (self.i, self.j, self.sq_lower, self.sq_upper))
-        return [Pairs(*of_rank) for of_rank in zip(*fields, strict=True)]
 
 
 _BYTES_PER_HELD = 64  # of pairs that are held, while they are joined
@@ -74,14 +51,15 @@ class ClosestPairs:
     @classmethod
     def empty(cls, sq_reach: Tensor, k: int, *, is_within: bool = True) -> ClosestPairs:
         """No pairs yet."""
+        none = torch.empty(0, dtype=torch.int64, device=sq_reach.device)
         smallest = sq_reach.new_full((len(sq_reach), k), torch.inf)
-        return cls(sq_reach, smallest, is_within)
+        return cls(sq_reach, smallest, is_within, [Pairs(none, none, none.double(), none.double())])
 
     def add(self, pairs: Pairs) -> None:
         """Add pairs, none of which was added before."""
         self._waiting.append(pairs)
         profile = profile_of(self.sq_reach.device)
-        held = sum(map(len, self._waiting))
+        held = sum(len(some.i) for some in self._waiting)
         if held < profile.min_held:
             return
         worth = min(profile.held_per_row * len(self.sq_reach), profile.max_held)
@@ -89,21 +67,23 @@ class ClosestPairs:
             self._settle()
 
     def pairs(self) -> Pairs:
-        """The added pairs that are still within reach of one of their rows."""
+        """The added pairs that are still within reach of one of their rows; none is held afterwards."""
         self._settle()
         kept = list(map(self.in_reach, self._kept))
         self._kept.clear()
-        return Pairs.joined(kept, self.sq_reach.device)
+        return Pairs(*map(torch.cat, zip(*kept, strict=True)))
 
     def in_reach(self, pairs: Pairs) -> Pairs:
         """The pairs that may be within the reach of one of their rows."""
         reach = self.sq_reach[pairs.i]
         if self.is_within:
             reach = torch.maximum(reach, self.sq_reach[pairs.j])
-        return pairs.select(pairs.sq_lower <= reach)
+        return pairs.at((pairs.sq_lower <= reach).nonzero()[:, 0])
 
     def _settle(self) -> None:
-        pairs = self.in_reach(Pairs.joined(self._waiting, self.sq_reach.device))
+        if not self._waiting:
+            return
+        pairs = self.in_reach(Pairs(*map(torch.cat, zip(*self._waiting, strict=True))))
         self._waiting.clear()
         rows = torch.cat([pairs.i, pairs.j]) if self.is_within else pairs.i
         _keep_smallest(self.smallest, rows, pairs.sq_upper.repeat(1 + self.is_within))
@@ -123,18 +103,14 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
         smaller = values < table[rows, -1]
         rows, values = rows[smaller], values[smaller]
         touched = torch.unique(rows)
-    known = _keys(touched.repeat_interleave(k, output_size=len(touched) * k), table[touched].flatten(), bits)
-    keys = torch.cat([_keys(rows, values, bits), known]).sort().values
+    rows = torch.cat([rows, touched.repeat_interleave(k, output_size=len(touched) * k)])
+    # The bits of positive float64 numbers sort as the numbers.
+    of_value = (torch.cat([values, table[touched].flatten()]) + 0.0).view(torch.int64)
+    rounded_up = (of_value >> bits) + (of_value & (1 << bits) - 1).clamp(max=1)
+    keys = ((rows << 63 - bits) + rounded_up.clamp(max=_INFINITE >> bits)).sort().values
     first = torch.searchsorted(keys, touched << 63 - bits)
     nearest = keys[first[:, None] + torch.arange(k, device=table.device)]
     table[touched] = ((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64)
-
-
-def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
-    """(p,) int64 that sort by row, then by value: the bits of positive float64 numbers sort as the numbers."""
-    of_value = (values + 0.0).view(torch.int64)
-    rounded_up = (of_value >> bits) + (of_value & (1 << bits) - 1).clamp(max=1)
-    return (rows << 63 - bits) + rounded_up.clamp(max=_INFINITE >> bits)
 
 
 Result = TypeVar("Result")
@@ -165,7 +141,7 @@ def sweep(
     caller gathers the results.
     """
     columns, column_sq_reach = (rows, sq_reach) if others is None else others
-    if others is not None:
+    if others is not None and rows.projection.rounding == torch.float16:
         rows, columns = in_common_rounding(rows, columns)
     # Each tile holds memory for one thread.
     tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.device))
@@ -180,33 +156,28 @@ def sweep(
         number_of = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
         for number, block in enumerate(blocks):
             number_of[block] = number
-    columns.clusters  # noqa: B018 - computed once, before threads ask for them
     joins = rows.coordinates.joins_bands
     bands = band_numbers(column_sq_reach, _JOINED_BAND_RATIO if joins else _BAND_RATIO)
     order = torch.cat(blocks) if number_of is not None and joins else column_sq_reach.argsort()
-    sizes = band_sizes(bands[order]) if joins else []
     # Reaches shrink during the sweep.
     scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, number_of))
 
-    def columns_of(number: int) -> Iterator[_Bands]:
-        block = blocks[number]
-        if joins:
-            start = sum(map(len, blocks[:number])) if number_of is not None else 0
-            yield from split_bands(order, sizes, start, tiles.own.columns)
-            return
-        wanted = torch.ones(len(columns), dtype=torch.bool, device=columns.device)
-        if rows.clusters is not None and columns.clusters is not None:
-            reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
-            wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
-        if number_of is not None:
-            wanted &= number_of >= number
-            wanted[block] = True
-        for band in split_by_band(order[wanted[order]], bands, tiles.own.columns):
-            yield [band]
-
     def scan(number: int) -> list[Result]:
+        block, some = blocks[number], order
+        if joins and number_of is not None:
+            some = order[sum(map(len, blocks[:number])) :]
+        elif not joins:
+            wanted = torch.ones(len(columns), dtype=torch.bool, device=columns.device)
+            if rows.clusters is not None and columns.clusters is not None:
+                reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
+                wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
+            if number_of is not None:
+                wanted &= number_of >= number
+                wanted[block] = True
+            some = order[wanted[order]]
+        tiled = split_bands(some, bands[some], tiles.own.columns, joined=joins)
         is_last = not joins or workers.count > 1 or number == numbers[-1]
-        return list(map(consume, scanners.own.scan(blocks[number], columns_of(number), tiles.own, is_last)))
+        return list(map(consume, scanners.own.scan(block, tiled, tiles.own, is_last)))
 
     results, left = workers.map(scan, numbers), len(rows)
     for number, block in enumerate(blocks):
@@ -214,7 +185,8 @@ def sweep(
             yield from next(results)
         left -= len(block)
         within = len(block) * left + len(block) * (len(block) - 1) // 2
-        search.advance(within if others is None else len(block) * len(columns))
+        if search.advance is not None:
+            search.advance(within if others is None else len(block) * len(columns))
 
 
 def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
@@ -252,21 +224,16 @@ def _above(find: FindKeys, lowest: Tensor, columns: Coordinates, bands: _Bands) 
     return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
 
 
+@dataclass(slots=True)
 class _Scanner:
     """Finds the pairs of blocks of rows, and collects those of several tiles until there are enough for a batch."""
 
-    def __init__(
-        self,
-        rows: IndexedPoints,
-        columns: IndexedPoints,
-        row_sq_reach: Tensor,
-        column_sq_reach: Tensor,
-        number_of: Tensor | None,
-    ) -> None:
-        self.rows, self.columns = rows, columns
-        self.row_sq_reach, self.column_sq_reach = row_sq_reach, column_sq_reach
-        self.number_of = number_of  # (n,) the block of each row, where rows are searched among themselves
-        self._waiting: list[tuple[Tensor, ...]] = []
+    rows: IndexedPoints
+    columns: IndexedPoints
+    row_sq_reach: Tensor
+    column_sq_reach: Tensor
+    number_of: Tensor | None  # (n,) the block of each row, where rows are searched among themselves
+    waiting: list[tuple[Tensor, ...]] = field(default_factory=list)
 
     def scan(self, block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, is_last: bool) -> Iterator[Pairs]:
         """Pairs of `block` with the columns of each tile, and those kept; unless `is_last`, a few are kept for later."""
@@ -276,46 +243,31 @@ class _Scanner:
             reach = torch.maximum(self.row_sq_reach[block], farthest[:, None])
             lowest = (reach * (-0.5 * self.rows.projection.scale**2)).clamp_(min=NO_FLOOR)
             i, j, keys, doubts = _above(find, lowest, self.columns.coordinates, bands)
-            self._waiting.append((block[i], torch.cat(bands)[j], keys, doubts))
-            if sum(len(some) for some, *_ in self._waiting) >= most:
-                yield from self._in_batches()
-        if is_last:
-            yield from self._in_batches()
+            self.waiting.append((block[i], torch.cat(bands)[j], keys, doubts))
+            if sum(len(rows) for rows, *_ in self.waiting) >= most:
+                yield from self._in_reach()
+        if is_last and any(len(rows) for rows, *_ in self.waiting):
+            yield from self._in_reach()
 
-    def _in_batches(self) -> Iterator[Pairs]:
-        """The pairs found since the last call that are still in reach."""
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return
-        everything = list(map(torch.cat, zip(*waiting, strict=True)))
-        del waiting
-        most = profile_of(everything[0].device).max_pairs
-        for start in range(0, len(everything[0]), most):
-            yield from self._in_reach(*(each[start : start + most] for each in everything))
+    def _in_reach(self) -> Iterator[Pairs]:
+        """The pairs found since the last call that are still in reach, in batches."""
+        i, j, keys, doubts = map(torch.cat, zip(*self.waiting, strict=True))
+        self.waiting.clear()
+        unit, device = -2.0 / self.rows.projection.scale**2, i.device
 
-    def _in_reach(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> Iterator[Pairs]:
-        """The pairs of a batch that are in reach; in two halves if memory does not suffice."""
-        try:
-            sq_lower = self.rows.sq_lower(keys + doubts)
-            near = sq_lower <= torch.maximum(self.row_sq_reach[i], self.column_sq_reach[j])
+        def in_reach(batch: slice) -> Pairs:
+            row, column = i[batch], j[batch]
+            sq_lower = (keys[batch] + doubts[batch]) * unit
+            near = sq_lower <= torch.maximum(self.row_sq_reach[row], self.column_sq_reach[column])
             if self.number_of is not None:  # in one direction
-                a, b = self.number_of[i], self.number_of[j]
-                near &= (a < b) | ((a == b) & (i < j))
+                a, b = self.number_of[row], self.number_of[column]
+                near &= (a < b) | ((a == b) & (row < column))
             at = near.nonzero()[:, 0]
-            row, column = i[at], j[at]
-            gap = self.rows.sq_gap(row, self.columns, column)
-            sq_upper = self.rows.sq_lower((keys - doubts)[at]) + gap
-            pairs = Pairs(row, column, sq_lower[at], sq_upper)
-        except Exception as error:
-            if len(i) < 2 or not is_out_of_memory(error):
-                raise
-            pairs = None
-        if pairs is not None:
-            yield pairs
-            return
-        free_for_less(i.device)
-        for half in zip(*(each.tensor_split(2) for each in (i, j, keys, doubts)), strict=True):
-            yield from self._in_reach(*half)
+            row, column = row[at], column[at]
+            gap = self.rows.coordinates.sq_gap(row, self.columns.coordinates, column)
+            return Pairs(row, column, sq_lower[at], (keys[batch] - doubts[batch])[at] * unit + gap)
+
+        return in_steps(in_reach, len(i), profile_of(device).max_pairs, device)
 
 
 def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
@@ -324,43 +276,29 @@ def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
     return torch.where(sq_reach > 0, band, -torch.inf)
 
 
-def split_by_band(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
-    """Cut columns in ascending order of reach into blocks of one band and of at most `limit`."""
-    for band in torch.split(columns, band_sizes(bands[columns])):
-        yield from torch.split(band, limit)
-
-
-def band_sizes(bands: Tensor) -> list[int]:
-    """Number of consecutive columns in each of their `bands` (c,)."""
-    _, sizes = torch.unique_consecutive(bands, return_counts=True)
-    counts: list[int] = sizes.tolist()
-    return counts
-
-
-def split_bands(columns: Tensor, sizes: Sequence[int], start: int, limit: int) -> Iterator[_Bands]:
-    """Cut columns from `start` on, in bands of `sizes`, into lists of at most `limit` columns, band by band."""
-    end, room, bands = 0, limit, _Bands()
-    for size in sizes:
+def split_bands(columns: Tensor, bands: Tensor, limit: int, *, joined: bool = False) -> Iterator[_Bands]:
+    """Cut columns in ascending order of their `bands` into lists of at most `limit` columns, of one band unless `joined`."""
+    start, end, room, some = 0, 0, limit, _Bands()
+    for size in torch.unique_consecutive(bands, return_counts=True)[1].tolist():
         end += size
         while start < end:
-            bands.append(columns[start : min(end, start + room)])
-            start += len(bands[-1])
-            room -= len(bands[-1])
-            if not room:
-                yield bands
-                room, bands = limit, _Bands()
-    if bands:
-        yield bands
+            some.append(columns[start : min(end, start + room)])
+            start += len(some[-1])
+            room -= len(some[-1])
+            if not room or (start == end and not joined):
+                yield some
+                room, some = limit, _Bands()
+    if some:
+        yield some
 
 
 def in_common_rounding(rows: IndexedPoints, columns: IndexedPoints) -> tuple[IndexedPoints, IndexedPoints]:
-    """Two sets of one projection, both rounded to float32 if float16 cannot represent some of their rows."""
-    if rows.projection.rounding != torch.float16:
-        return rows, columns
+    """Two sets in float16, both rounded to float32 if float16 cannot represent some of their rows."""
     beyond = torch.cat([rows.coordinates.slack.isinf(), columns.coordinates.slack.isinf()])
     if int(beyond.sum()) <= len(beyond) // _MAX_BEYOND:
         return rows, columns
-    return rows.rounded_to(torch.float32), columns.rounded_to(torch.float32)
+    projection = replace(rows.projection, rounding=torch.float32)
+    return projection.place(rows.features), projection.place(columns.features)
 
 
 class PairConsumer(Protocol):

@@ -85,9 +85,9 @@ def _covered_by_lists(
     masks = packed(torch.from_numpy(subsets).T).to(points.device)
     hits = Hits(masks, 1)
     short = torch.arange(len(points), device=points.device)
-    if lists.length:
+    if lists.index.shape[1]:
         short = _add(hits, short, lists, masks, k, ties)
-    length = max(lists.length, usual // 2)
+    length = max(lists.index.shape[1], usual // 2)
     with engine.search(points.device, features=points, k=k, ties=ties) as search:
         while len(short):
             if length > _MOST_TIMES * usual:
@@ -106,7 +106,7 @@ def _add(hits: Hits, rows: Tensor, lists: NeighborLists, masks: Tensor, k: int, 
     A neighbor is in the ball of a row if fewer than k others are nearer, or, for open balls, as near. Of others at one
     distance, a list that is long enough has all or needs none.
     """
-    is_strict, length, short = ties == "strict", lists.length, list[Tensor]()
+    is_strict, length, short = ties == "strict", lists.index.shape[1], list[Tensor]()
     fewer = k + is_strict  # others that are as near include the neighbor itself
     step = rows_at_once(length, rows.device)
     blocks = (torch.split(each, step) for each in (rows, lists.index, lists.sq))

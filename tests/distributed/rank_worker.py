@@ -43,7 +43,7 @@ from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
-from genpr.neighbors import counts, device_profile, resample
+from genpr.neighbors import device_profile, resample
 
 with suppress(ImportError):
     import faiss  # noqa: F401
@@ -72,7 +72,7 @@ def small_pieces():
         held_per_row=1,
         verified=64,
     )
-    counts._LISTED = resample._LISTED = 64
+    resample._LISTED = 64
     embed.BLOCK = BLOCK
 
 

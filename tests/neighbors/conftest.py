@@ -33,4 +33,4 @@ def set_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 @pytest.fixture
 def verified(recorded) -> list[int]:
     """Number of pairs computed by the definition, for each call."""
-    return recorded(2, *(f"{module}.sq_distances_at" for module in ("bounds", "counts", "nearest")))
+    return recorded(0, *(f"{module}.sq_distances" for module in ("bounds", "counts", "nearest")))

@@ -3,8 +3,8 @@ import pytest
 import torch
 from search_cases import all_pairs
 
-from genpr.neighbors.bounds import bounds_by_product, bounds_of_differences, bounds_of_pairs
-from genpr.neighbors.distance import sq_differences_at, sq_distances_at
+from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
+from genpr.neighbors.distance import of_pairs, sq_differences_at, sq_distances
 
 
 def _of_differences(x, y, i, j):
@@ -15,11 +15,10 @@ def _of_differences(x, y, i, j):
 def test_bounds_hold_and_are_tight(case, rng):
     x, y = map(torch.from_numpy, feature_cases.make(case))
     (i, j), d = all_pairs(len(x), len(y)), x.shape[1]
-    true = sq_distances_at(x, y, i, j)
+    true = of_pairs(sq_distances, x, y, i, j)
     widths = {
         _of_differences: 5 * (d + 10) * 2.0**-24 * true + 3 * d * 2.0**-124,
-        bounds_by_product: 1e-11 * torch.cat([x, y]).double().sub(x[0]).square().sum(dim=1).max(),
-        bounds_of_pairs: torch.tensor(torch.inf),
+        bounds_of_pairs: 1e-11 * torch.cat([x, y]).double().sub(x[0]).square().sum(dim=1).max(),
     }
     for bounds, width in widths.items():
         lower, upper = bounds(x, y, i, j)
@@ -38,9 +37,9 @@ def test_bounds_hold_and_are_tight(case, rng):
 def test_overflow_of_float32_squares_is_resolved_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1]), torch.tensor([1, 2])
-    monkeypatch.setattr("genpr.neighbors.bounds.bounds_by_product", lambda *_: None)
+    monkeypatch.setattr("genpr.neighbors.bounds._PAIRS_PER_PRODUCT", 0)
     lower, upper = bounds_of_pairs(x, x, i, j)
-    assert lower[0] == upper[0] == sq_distances_at(x, x, i, j)[0]
+    assert lower[0] == upper[0] == of_pairs(sq_distances, x, x, i, j)[0]
     assert lower[1] < 2 < upper[1]
 
 
@@ -54,18 +53,17 @@ def test_overflow_and_underflow_of_differences_give_infinite_bounds():
     assert upper.isinf().all()
 
 
-def test_bounds_by_product_do_not_apply_to_scattered_pairs():
-    x = torch.arange(200.0).view(200, 1)
-    i = torch.arange(200)
-    assert bounds_by_product(x, x, i, i.flip(0)) is None
-    assert bounds_by_product(x, x, i[:0], i[:0]) is None
+def test_scattered_pairs_are_bounded_by_differences():
+    x, i = torch.arange(200.0).view(200, 1), torch.arange(200)
+    assert all(map(torch.equal, bounds_of_pairs(x, x, i, i.flip(0)), _of_differences(x, x, i, i.flip(0))))
+    assert [len(bound) for bound in bounds_of_pairs(x, x, i[:0], i[:0])] == [0, 0]
 
 
 def test_bounds_by_product_find_some_rows_among_many(rng):
     x, y = torch.from_numpy(rng.normal(size=(2, 300, 5))).float()
     rows, columns = torch.tensor([299, 3, 50]), torch.tensor([7, 0])
     i, j = rows.repeat_interleave(2), columns.repeat(3)
-    lower, upper = bounds_by_product(x, y, i, j)
-    true = sq_distances_at(x, y, i, j)
+    lower, upper = bounds_of_pairs(x, y, i, j)
+    true = of_pairs(sq_distances, x, y, i, j)
     assert ((lower <= true) & (true <= upper)).all()
     assert (upper - lower).max() < 1e-11

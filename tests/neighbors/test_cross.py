@@ -114,7 +114,7 @@ def _no_bounds(x, y, i, j):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("bounds.bounds_by_product", lambda *_: None),
+        ("bounds._PAIRS_PER_PRODUCT", 0),
         ("counts.bounds_of_pairs", _no_bounds),
         ("device_profile.CPU", replace(CPU, min_pairs=50)),
     ],
@@ -156,7 +156,7 @@ def test_dense_memberships_are_processed_in_portions(rng, set_sizes, monkeypatch
     inside = counts_module._inside
 
     def spy(x, y, pairs, *rest):
-        sizes.append(len(pairs))
+        sizes.append(len(pairs.i))
         found.append(weakref.ref(pairs.i))
         alive.append(sum(one() is not None for one in found))
         return inside(x, y, pairs, *rest)

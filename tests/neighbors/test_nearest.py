@@ -57,8 +57,11 @@ def test_time_of_merging_changes_nothing(case, portion, crowd, set_sizes, monkey
     _check(fake, real, 3, engine=Engine(11, 13))
 
 
-def test_many_points_at_one_distance_are_reduced_when_found(monkeypatch, recorded):
-    added = recorded(1, "nearest.ClosestPairs.add")
+def test_many_points_at_one_distance_are_reduced_when_found(monkeypatch):
+    added, add = [], nearest.ClosestPairs.add
+    monkeypatch.setattr(
+        nearest.ClosestPairs, "add", lambda self, pairs: (added.append(len(pairs.i)), add(self, pairs))
+    )
     monkeypatch.setattr(nearest, "_CROWD", 100)
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     _check(np.zeros((30, 200), dtype=np.float32), points, 3)
@@ -72,7 +75,7 @@ def test_copies_beyond_the_kth_are_not_searched(seed, monkeypatch, recorded):
     few = rng.normal(3, 1, (9, 5)).astype(np.float32)
     points = few[rng.integers(0, 9, 200)]
     queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
-    looked_at = recorded(1, "nearest._first_reach_between")
+    looked_at = recorded(3, "nearest.first_reach")
     for k in (1, 4, 30):
         _check(queries, points, k)
     counts = np.unique(points, axis=0, return_counts=True)[1]

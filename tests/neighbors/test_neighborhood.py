@@ -65,11 +65,11 @@ def check(features: np.ndarray, points, *, keep: int, engine=ENGINE) -> None:
             assert of_ball.tolist() == radii[ball].tolist()
             assert in_ball.tolist() == degrees[ball, ties]
         lists = found.lists
-        assert lists.length == min(keep, len(features) - 1)
-        np.testing.assert_allclose(lists.sq, others[:, : lists.length], rtol=1e-5, atol=1e-30)
+        assert lists.index.shape[1] == min(keep, len(features) - 1)
+        np.testing.assert_allclose(lists.sq, others[:, : lists.index.shape[1]], rtol=1e-5, atol=1e-30)
         listed = np.take_along_axis(sq, lists.index.numpy(), axis=1)
         np.testing.assert_allclose(lists.sq, listed, rtol=1e-5, atol=1e-30)
-        assert all(len({i, *row}) == lists.length + 1 for i, row in enumerate(lists.index.tolist()))
+        assert all(len({i, *row}) == lists.index.shape[1] + 1 for i, row in enumerate(lists.index.tolist()))
 
 
 def check_radii(features: np.ndarray, points, ks: list[int], engine=ENGINE) -> None:
@@ -178,7 +178,7 @@ def test_rows_at_the_limit_of_a_projection_have_exact_radii(kind, rng):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"bounds.bounds_by_product": lambda *_: None},
+        {"bounds._PAIRS_PER_PRODUCT": 0},
         {"nearest._MARGIN": 1},
         {"nearest._SPREAD_ROWS": 1},
         {"device_profile.CPU": replace(CPU, min_held=100, verified=7), "nearest._MASSES": 30},

@@ -200,7 +200,7 @@ def test_gpu_counts_many_portions_in_few_operations(rng, gpu):
     if gpu is not None:
         gpu.reset()
     counter = ReplicateCounter(*sides, [REQUESTS[2], REQUESTS[14], REQUESTS[28], REQUESTS[-1]])
-    for start in range(0, len(pairs), 900):
+    for start in range(0, len(pairs.i), 900):
         counter.consume(pairs.at(slice(start, start + 900)))
     found = counter.counts()
     if gpu is not None:  # of every portion by itself they would be ten times as many
@@ -239,7 +239,7 @@ class Everything:
         self.seen = 0
 
     def consume(self, pairs: Pairs) -> None:
-        self.seen += len(pairs)
+        self.seen += len(pairs.i)
 
 
 def test_pairs_of_other_consumers_are_not_counted(rng):
@@ -326,14 +326,14 @@ def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch)
     features = whole_numbers(rng, 100, 4)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
-    with Workers(CPU) as workers:
+    with Workers.on(CPU) as workers:
         lists = search_again(points, rows, length, Search(ENGINE, workers))
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))
     assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()
-    assert lists.sq.tolist() == np.sort(others, axis=1)[:, 1 : lists.length + 1].tolist()
+    assert lists.sq.tolist() == np.sort(others, axis=1)[:, 1 : lists.index.shape[1] + 1].tolist()
     assert all(
-        len({int(row), *index}) == lists.length + 1
+        len({int(row), *index}) == lists.index.shape[1] + 1
         for row, index in zip(rows, lists.index.tolist(), strict=True)
     )
 

@@ -19,7 +19,7 @@ def use_threads():
 @pytest.mark.parametrize("items", [0, 1, 3, 40])
 def test_results_are_in_the_order_of_the_items(count, items, use_threads):
     use_threads(count)
-    with Workers(CPU) as workers:
+    with Workers.on(CPU) as workers:
         assert list(workers.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
         assert list(workers.map(str, "ab")) == ["a", "b"]  # again
 
@@ -33,7 +33,7 @@ def test_work_runs_concurrently_in_single_threaded_workers(count, use_threads):
         together.wait()
         return torch.get_num_threads(), threading.get_ident()
 
-    with Workers(CPU) as workers:
+    with Workers.on(CPU) as workers:
         done = list(workers.map(work, range(count)))
     assert {threads for threads, _ in done} == {1}
     assert len({ident for _, ident in done}) == count
@@ -50,7 +50,7 @@ def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
             raise ValueError("three")
         return item
 
-    with pytest.raises(ValueError, match="three"), Workers(CPU) as workers:
+    with pytest.raises(ValueError, match="three"), Workers.on(CPU) as workers:
         list(workers.map(work, range(50)))
     assert torch.get_num_threads() == count
 
@@ -58,7 +58,7 @@ def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
 @counts
 def test_work_runs_without_gradients_and_in_plain_float32(count, use_threads):
     use_threads(count)
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers(CPU) as workers:
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers.on(CPU) as workers:
         state = workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
         seen = set(state)
     assert seen == {(False, False)}

@@ -13,6 +13,7 @@ from genpr.metrics import neighbor_metrics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
+from genpr.neighbors.coordinates import ProjectedCoordinates
 from genpr.neighbors.engine import Tiles
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.subsets import drawn_subsets
@@ -270,10 +271,6 @@ class CountingTiles(Tiles):
         CountingTiles.counted += len(left) * len(right)
         return Tiles.non_negative(self, left, right)
 
-    def topk(self, left, right, count):
-        CountingTiles.counted += len(left) * len(right)
-        return Tiles.topk(self, left, right, count)
-
 
 class TestWork:
     N, M = 70, 50
@@ -295,7 +292,14 @@ class TestWork:
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
     def test_only_required_searches_run(self, ks, fit, count, rng, monkeypatch):
+        nearest = ProjectedCoordinates.nearest
+
+        def counting(self, block, others, columns, *rest):
+            CountingTiles.counted += len(block) * len(columns)
+            return nearest(self, block, others, columns, *rest)
+
         monkeypatch.setattr("genpr.neighbors.engine.Tiles", CountingTiles)
+        monkeypatch.setattr(ProjectedCoordinates, "nearest", counting)
         monkeypatch.setattr(CountingTiles, "counted", 0)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert CountingTiles.counted == fit
