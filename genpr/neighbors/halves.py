@@ -49,10 +49,6 @@ class Halves:
     def __len__(self) -> int:
         return len(self.masks)
 
-    def totals(self, bits: Tensor) -> Tensor:
-        """How many of `bits` (p, w) are set for each half, (B,) int64."""
-        return counted(bits)[: self.count]
-
 
 def neighbors_needed(k: int) -> int:
     """Number of nearest others of a row that contain at least `k` of each half of the row, for 99 of 100 rows.
@@ -111,12 +107,9 @@ class Hits:
 
     def __init__(self, masks: Tensor, most: int) -> None:
         self.planes = (~masks).repeat(most, 1, 1)
-        self._settled = torch.zeros(len(masks), dtype=torch.bool, device=masks.device)
+        # (n,) rows with counts of `most` in all halves
+        self.settled = torch.zeros(len(masks), dtype=torch.bool, device=masks.device)
         self._taken = torch.empty(len(masks), dtype=torch.int64, device=masks.device)
-
-    def unsettled(self, rows: Tensor) -> Tensor:
-        """Indices into `rows` (p,) of rows with counts below `most` in some half."""
-        return (~self._settled.index_select(0, rows)).nonzero()[:, 0]
 
     def add(self, rows: Tensor, bits: Tensor) -> None:
         """Add a hit to `rows` (p,) in the halves of `bits` (p, w); a row may occur any number of times.
@@ -128,7 +121,7 @@ class Hits:
             met = torch.zeros(len(self._taken), _WORD * bits.shape[1], dtype=torch.int32, device=bits.device)
             met.index_add_(0, rows, unpacked(bits).int())
             self.merge(torch.stack([packed(met > t) for t in range(len(self.planes))]))
-            self._settled = (self.planes[-1] == -1).all(dim=1)
+            self.settled = (self.planes[-1] == -1).all(dim=1)
             return
         touched = rows
         while True:
@@ -140,15 +133,12 @@ class Hits:
             self._taken[rows] = number
             is_taken = self._taken.index_select(0, rows) == number
             at, later = is_taken.nonzero()[:, 0], (~is_taken).nonzero()[:, 0]
-            self._take(rows[at], bits.index_select(0, at))
+            distinct, added = rows[at], bits.index_select(0, at)
+            for plane in range(len(self.planes) - 1, 0, -1):
+                self.planes[plane, distinct] |= self.planes[plane - 1, distinct] & added
+            self.planes[0, distinct] |= added
             rows, bits = rows[later], bits.index_select(0, later)
-        self._settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
-
-    def _take(self, rows: Tensor, bits: Tensor) -> None:
-        """Add hits to distinct rows."""
-        for plane in range(len(self.planes) - 1, 0, -1):
-            self.planes[plane, rows] |= self.planes[plane - 1, rows] & bits
-        self.planes[0, rows] |= bits
+        self.settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
 
     def merge(self, theirs: Tensor) -> None:
         """Add disjoint hits that were counted elsewhere, by their `planes`."""

@@ -111,7 +111,7 @@ def _add(hits: Hits, rows: Tensor, lists: NeighborLists, masks: Tensor, k: int, 
     step = rows_at_once(length, rows.device)
     blocks = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
     for some, index, sq in zip(*blocks, strict=True):
-        table = tables_of_lists(index, masks[some], masks, [fewer])[fewer]
+        (table,) = tables_of_lists(index, masks[some], masks, [fewer])
         sq = sq.contiguous()
         place = torch.searchsorted(sq, sq, right=is_strict)
         needed = (table != 0).any(dim=2).sum(dim=1)

@@ -315,7 +315,7 @@ def test_settled_rows_are_skipped():
     member = torch.tensor([[3], [1]])
     hits = Hits(member, 1)
     hits.add(torch.tensor([0, 1]), torch.tensor([[1], [1]]))
-    assert hits.unsettled(torch.tensor([0, 1, 0])).tolist() == [0, 2]
+    assert hits.settled.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
