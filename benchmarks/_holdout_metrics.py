@@ -19,7 +19,7 @@ from genpr.metrics.neighbor_metrics import needed_balls
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, sq_radii_of
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.index import choose_projection
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.subsets import covered_share_of_subsets
 
@@ -124,8 +124,9 @@ def _readings(
     own = _sq_radii(within, map(BallKind, KS))
     shares = {ball: float((_inside(within, sq, dim=0) > 1).double().mean()) for ball, sq in own.items()}
     if len(fake) < len(real):
-        points = IndexedPoints.from_features(torch.from_numpy(real), max(KS))
-        find = partial(covered_share_of_subsets, points, NeighborLists.none(points.features), len(fake))
+        features = torch.from_numpy(real)
+        points = choose_projection(features, max(KS)).place(features)
+        find = partial(covered_share_of_subsets, points, NeighborLists.none(features), len(fake))
         shares = {BallKind(k): find(k, ties="closed") for k in KS}
     counts = Memberships(
         n_real=len(real),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import nearest_between
 
 Counts = NDArray[np.float64]
@@ -59,7 +59,7 @@ class KNNClassifier:
 
         A query does not vote on itself, but its copies do.
         """
-        length = min(neighbors_needed(k) + (own_index is not None), len(points))
+        length = min(neighbors_needed(k) + (own_index is not None), len(points.features))
         index, sq = nearest_between(queries, points, length)
         if own_index is not None:
             dropped = index == own_index[:, None]
@@ -291,7 +291,7 @@ class ConditionalReals:
         self, features: Tensor, labels: Tensor, *, k: int = 5, intervals: bool = True, seed: int = 0
     ) -> None:
         self._labels, self._k, self._intervals, self._seed = labels, k, intervals, seed
-        self._points = IndexedPoints.from_features(features, k)
+        self._points = choose_projection(features, k).place(features)
         self._by_others = self.by_others(None)
 
     def by_others(self, requested: Tensor | None) -> Tensor:

@@ -31,7 +31,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.engine import PairProgress, progress_counter
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import NeighborLists
 from genpr.runtime import resolve_device
 from genpr.storage import check_output, load_tensors, read_header, save_tensors
@@ -85,7 +85,7 @@ class KNNManifold:
         )
 
     def __len__(self) -> int:
-        return len(self.balls.points)
+        return len(self.balls.points.features)
 
     @property
     def k(self) -> int:
@@ -186,8 +186,8 @@ class KNNManifold:
             text = f"{path} is not a manifold that KNNManifold.save wrote ({error}); check that it is not a file of plain features"
             raise DataError(text, code="not-a-manifold", path=str(path)) from error
         where = resolve_device(device)
-        points = IndexedPoints.from_features(features.to(where), k)
-        lists = NeighborLists.none(points.features)
+        features = features.to(where)
+        points, lists = choose_projection(features, k).place(features), NeighborLists.none(features)
         return cls(Neighborhood(points, (BallKind(k),), ties, sq_radii.to(where)[None], None, lists))
 
 
@@ -334,6 +334,8 @@ def memberships_of(
     real_balls, fake_balls = needed_balls(ks)
     real.rows_of(real_balls)  # an error should come before any search
     checked = check_features(fake, "fake")
-    advance = progress_counter(real.pairs_with(len(checked), fake_balls), progress)
+    m = len(checked)
+    pairs = len(real.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
+    advance = progress_counter(pairs, progress)
     fakes = real.of_fakes(checked, fake_balls, advance=advance)
     return real.count(fakes, real_balls, advance=advance)

@@ -28,7 +28,7 @@ from genpr.metrics.blocks import Blocks, mean_of
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.index import choose_projection
 from genpr.validation import (
     Features,
     check_count,
@@ -222,9 +222,9 @@ class JointNeighbors:
         cls, features: Tensor, length: int, *, device: torch.device, progress: PairProgress | None = None
     ) -> JointNeighbors:
         """Search once for L = `length` neighbors, at most n - 1."""
-        n = len(features)
+        n, features = len(features), features.to(device)
         neighborhood = Neighborhood.from_points(
-            IndexedPoints.from_features(features.to(device), length),
+            choose_projection(features, length).place(features),
             [BallKind(1)],
             keep=length,
             advance=progress_counter(n * (n - 1) // 2, progress),

@@ -86,7 +86,7 @@ class NeighborMetrics:
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
         """Every metric of (m, d) fake features, as `check_features` returns them."""
-        n, m = len(self.reals.points), len(fake)
+        n, m = len(self.reals.points.features), len(fake)
         keep, missing_intervals, halved = 0, dict[str, IntervalLimit](), dict[str, int]()
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
@@ -98,7 +98,7 @@ class NeighborMetrics:
                     missing_intervals[name] = "memory"
                 else:
                     halved[name] = k
-        pairs, smallest = self.reals.pairs_with(m, self._fake_balls), None
+        pairs, smallest = n * m + (m * (m - 1) // 2 if self._fake_balls else 0), None
         for name in self._ks.keys() & PAIRWISE.keys():
             pairs += PAIRWISE[name].pairs(n, m)
             if PAIRWISE[name].smallest:
@@ -186,7 +186,7 @@ class Replicates:
             everything |= dict.fromkeys(requests)
         halved = []
         for stream, side in ((REAL_STREAM, real), (FAKE_STREAM, fake)):
-            n, device = len(side.points), side.points.device
+            n, device = len(side.points.features), side.points.features.device
             halves = Halves.drawn(n, seed=seed, stream=stream, count=replicates, device=device)
             halved.append(ResampledSet(side.points, side.lists, halves))
         self._sizes = HalfSizes(halved[0].halves.size, halved[1].halves.size)

@@ -21,7 +21,7 @@ from torch import Tensor
 from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
 from genpr.neighbors.distance import of_pairs, sq_distances, square_roots
 from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, progress_counter
-from genpr.neighbors.index import IndexedPoints, evenly_spaced
+from genpr.neighbors.index import IndexedPoints, choose_projection, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import band_numbers, split_bands
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
@@ -70,16 +70,16 @@ def realism_of(
     # The median lies between the two middle radii: the smaller one of these and all below it are kept.
     kept = order[sorted_sq <= sorted_sq[len(sorted_sq) // 2]]
     scan = _Scan(points, sq_radii, queries, kept, engine)
-    best = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
-    with engine.search(points.device, advance, features=points, queries=queries) as search:
-        rows = engine.tiles(points.coordinates.width, points.device).rows
-        everything = torch.arange(len(queries), device=queries.device)
+    best = torch.empty(len(queries.features), dtype=torch.float64, device=queries.features.device)
+    with engine.search(points.features.device, advance, features=points, queries=queries) as search:
+        rows = engine.tiles(points.coordinates.width, points.features.device).rows
+        everything = torch.arange(len(queries.features), device=queries.features.device)
         blocks = search.workers.broadcast(list(torch.split(everything, rows)))
         ratios = search.workers.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (largest,) in zip(blocks, ratios, strict=True):
             best[block] = largest
             if search.advance is not None:
-                search.advance(len(block) * len(points))
+                search.advance(len(block) * len(points.features))
     return square_roots(best)
 
 
@@ -94,7 +94,7 @@ class _Scan:
 
     def block(self, rows: Tensor) -> Tensor:
         """The largest ratio of each of the queries `rows` (r,), (r,) float64."""
-        tiles = self._engine.tiles(self._points.coordinates.width, self._points.device)
+        tiles = self._engine.tiles(self._points.coordinates.width, self._points.features.device)
         best = rows.new_zeros(len(rows), dtype=torch.float64)
         i, j = self._first(rows)
         upper = self._lift(best, rows, i, j)
@@ -162,9 +162,10 @@ def ct_z(
         check_same_width(checked["train"], features, names=("train", name))
         check_rows(features, name, k=0)
     where = choose_device(train, device)
-    points = IndexedPoints.from_features(checked["train"].to(where), 1)
+    train_rows = checked["train"].to(where)
+    points = choose_projection(train_rows, 1).place(train_rows)
     others = [checked["fake"].to(where), checked["held_out"].to(where)]
-    advance = progress_counter(len(points) * sum(map(len, others)), progress)
+    advance = progress_counter(len(train_rows) * sum(map(len, others)), progress)
     to_train = (
         nearest_between(points.projection.place(features), points, 1, advance=advance)[1][:, 0]
         for features in others

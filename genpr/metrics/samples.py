@@ -44,7 +44,7 @@ def sample_rows(
 
     Radii and counts are computed again, for all balls at once: four or five passes over pairs, in tiles.
     """
-    n, m = len(real.points), len(fake)
+    n, m = len(real.points.features), len(fake.features)
     each = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity, metrics.realism)
     inside, dense, covered, rare, real_like = (BallKind(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})

@@ -96,12 +96,12 @@ def near_duplicates(
     """
     from scipy.special import digamma, gammaincinv
 
-    n, m = len(own), len(other)
+    n, m = len(own.features), len(other.features)
     count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
     if count < 2:
         return None
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    rows = order[:_EXAMINED].sort().values.to(own.device)
+    rows = order[:_EXAMINED].sort().values.to(own.features.device)
     queries = own.projection.place(own.features[rows])
     _, sq = nearest_between(queries, own, count + 1)
     to_other = nearest_between(queries, other, 1)[1] if sq_to_other is None else sq_to_other[rows, None]
@@ -201,7 +201,7 @@ def _near_copies(real: Neighborhood, fake: Neighborhood, progress: PairProgress 
     lists = real.lists
     if lists.index.shape[1] < 2:
         return None
-    advance = progress_counter(len(fake.points) * len(real.points), progress)
+    advance = progress_counter(len(fake.points.features) * len(real.points.features), progress)
     nearest = nearest_between(fake.points, real.points, 1, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # a fake next to an isolated real need not be a copy

@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbors.distance import blocks_of, of_pairs, sq_differences_at, sq_distances
+from genpr.neighbors.distance import of_pairs, sq_differences_at, sq_distances
 
 _U = 2.0**-24
 _T = 2.0**-21
@@ -155,11 +155,8 @@ def basis_tolerance(basis: Tensor) -> float:
 
 
 def sq_norms_of(rows: Tensor) -> Tensor:
-    """(n,) float64, block by block."""
-    out = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
-    for block in blocks_of(rows):
-        torch.sum(rows[block].double().square_(), dim=1, out=out[block])
-    return out
+    """(b,) float64 of a block of rows (b, w)."""
+    return rows.double().square_().sum(dim=1)
 
 
 def slack_factor(m: int, unit_roundoff: float = _U) -> float:

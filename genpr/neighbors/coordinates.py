@@ -11,10 +11,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, bounds_of_pairs, represent, slack_factor
-from genpr.neighbors.device_profile import profile_of
+from genpr.neighbors.bounds import (
+    NO_FLOOR,
+    basis_tolerance,
+    bounds_of_pairs,
+    represent,
+    slack_factor,
+    sq_norms_of,
+)
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import Tiles, Workers
+from genpr.neighbors.engine import Tiles, Workers, profile_of
 
 FindKeys = Callable[[Tensor, "Coordinates", Sequence[Tensor]], tuple[Tensor, Tensor, Tensor, Tensor]]
 """Finds every pair of a block with a key of at least `lowest`, (b, r) float64 for b bands of the columns of other coordinates.
@@ -100,7 +106,7 @@ class ProjectedCoordinates(Coordinates):
         def put(block: slice) -> None:
             some = represent(features[block], center, scale, basis, tolerance)
             slack[block], residual[block] = some.slack, some.residual
-            floors = some.coordinates.double().square_().sum(dim=1) - some.slack
+            floors = sq_norms_of(some.coordinates) - some.slack
             half_floors[block] = floors.clamp_(min=NO_FLOOR).div_(2).float()
             if augmented is not None:
                 augmented[block, :-2] = some.coordinates

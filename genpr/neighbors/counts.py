@@ -15,10 +15,9 @@ from torch.nn.functional import pad
 from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
-from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers
-from genpr.neighbors.index import IndexedPoints, is_suitable
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, profile_of
+from genpr.neighbors.index import IndexedPoints, choose_projection, is_suitable
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
@@ -94,8 +93,8 @@ class Neighborhood:
 
         It is chosen for the largest k of the `balls`; a choice for longer lists costs more than it saves.
         """
-        points = IndexedPoints.from_features(features, max(balls).k if balls else _DEFAULT_K)
-        return cls.from_points(points, balls, ties=ties, keep=keep, advance=advance)
+        projection = choose_projection(features, max(balls).k if balls else _DEFAULT_K)
+        return cls.from_points(projection.place(features), balls, ties=ties, keep=keep, advance=advance)
 
     @classmethod
     def from_points(
@@ -109,22 +108,20 @@ class Neighborhood:
         advance: Advance | None = None,
     ) -> Neighborhood:
         """Balls around indexed points, all found in one search; `keep` is the length of the lists."""
-        features, keep, balls = points.features, min(keep, len(points) - 1), tuple(balls)
+        features, keep, balls = points.features, min(keep, len(points.features) - 1), tuple(balls)
         if not balls:
-            nothing = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
+            nothing = torch.empty(0, len(points.features), dtype=torch.float64, device=points.features.device)
             return cls(points, balls, ties, nothing, None, NeighborLists.none(features))
         ks = sorted({ball.k for ball in balls})
         if ties == "strict":
-            ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
+            ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points.features))})
         most = max(keep, *ks)
         inputs = {"features": points, "balls": balls, "ties": ties, "keep": keep}
-        with engine.search(points.device, advance, **inputs) as search:
+        with engine.search(points.features.device, advance, **inputs) as search:
             sq_reach, copies = first_reach(points, most, search)
             near = DirectedPairs.from_pairs(closest_pairs(points, most, sq_reach, search), sq_reach)
             settled, workers = copies[:, 0] >= 0, search.workers
-            lists = (
-                _lists(features, near, copies[:, :keep], workers) if keep else NeighborLists.none(features)
-            )
+            lists = _lists(features, near, copies[:, :keep], workers)
             if keep > ks[-1]:
                 near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
             near = near.resolved(features, ks, workers)
@@ -136,7 +133,7 @@ class Neighborhood:
             if ties == "closed" and settled.any():
                 in_degrees += _settled_copies(features, settled)
             elif ties == "strict":  # if there is no k-th neighbor without the row, all rows are equal
-                in_degrees += (settled & (without > 0)) * (len(points) - 1)
+                in_degrees += (settled & (without > 0)) * (len(points.features) - 1)
         return cls(points, balls, ties, sq_radii, in_degrees, lists)
 
     def sq_radii_of(self, ball: BallKind) -> Tensor:
@@ -156,17 +153,13 @@ class Neighborhood:
             unfitted = min(set(balls) - set(self.balls))
             raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
 
-    def pairs_with(self, m: int, balls: Sequence[BallKind]) -> int:
-        """Pairs of rows that are compared to count m fakes with `balls` around them."""
-        return len(self.points) * m + (m * (m - 1) // 2 if balls else 0)
-
     def of_fakes(
         self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance | None = None
     ) -> Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.projection.place(fake.to(self.points.device))
+        points = self.points.projection.place(fake.to(self.points.features.device))
         # Collapsed fakes far from the reals need a finer projection for their own balls.
         if not balls or is_suitable(points, max(balls).k):
             return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
@@ -183,7 +176,7 @@ class Neighborhood:
         advance: Advance | None = None,
     ) -> Memberships:
         """Memberships of these reals and of `fakes` in each other's balls."""
-        rows, n, m = self.rows_of(real_balls), len(self.points), len(fakes.points)
+        rows, n, m = self.rows_of(real_balls), len(self.points.features), len(fakes.points.features)
         counts = cross_counts(
             self.points,
             fakes.points,
@@ -231,6 +224,8 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
 
 def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, workers: Workers) -> NeighborLists:
     """Lists from `near`, as long as `copies` (n, keep) is wide; rows with copies get these."""
+    if not copies.shape[1]:
+        return NeighborLists(copies, copies.double())
     sq = workers.map_pairs(near_sq_distances, features, features, near.row, near.other)
     places, is_settled = near.positions(sq, copies.shape[1]), copies[:, :1] >= 0
     index = pad(near.other, (0, 1), value=-1)[places].where(~is_settled, copies)
@@ -270,11 +265,15 @@ def cross_counts(
     advance: Advance | None = None,
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
-    n, m, device = len(real), len(fake), real.device
+    n, m, device = len(real.features), len(fake.features), real.features.device
     nothing = torch.empty(0, dtype=torch.float64, device=device)
     of_real = nothing.view(0, n) if real_sq_radii is None else real_sq_radii
     of_fake = nothing.view(0, m) if fake_sq_radii is None else fake_sq_radii
-    a, reaches = len(of_real), (_largest(of_real), _largest(of_fake))
+    a, no_reach = len(of_real), nothing.new_full((1, 1), -torch.inf)
+    reaches = [
+        torch.cat([no_reach.expand(1, len(points.features)), sq_radii]).amax(dim=0)
+        for points, sq_radii in ((real, of_real), (fake, of_fake))
+    ]
 
     def empty() -> tuple[Tensor, Tensor]:
         """Counts (r, n + m) for all sets of radii, and the smallest squared radius around each fake."""
@@ -334,9 +333,3 @@ def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) ->
         inside[:, left] = within(sq_upper, sq_radii[:, left])
         is_open[left] = (within(sq_lower, sq_radii[:, left]) & ~inside[:, left]).any(dim=0)
     return inside
-
-
-def _largest(sq_radii: Tensor) -> Tensor:
-    """The largest squared radius of each row, (n,); -inf without radii."""
-    nothing = torch.full((1, sq_radii.shape[1]), -torch.inf, dtype=torch.float64, device=sq_radii.device)
-    return torch.cat([nothing, sq_radii]).amax(dim=0)

@@ -7,17 +7,12 @@ k-th neighbor lies exactly on the sphere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.neighbors.device_profile import profile_of
-from genpr.notices import emit_notice
-from genpr.runtime import is_out_of_memory
-
-_Result = TypeVar("_Result")
+from genpr.neighbors.engine import in_steps, profile_of
 
 
 def sq_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -93,36 +88,9 @@ def of_pairs(
     return torch.cat(list(in_steps(of, len(i), profile_of(x.device).elements // x.shape[1], x.device)))
 
 
-def in_steps(
-    work: Callable[[slice], _Result], count: int, step: int, device: torch.device
-) -> Iterator[_Result]:
-    """Yield the results of `work` on slices of `step` of the `count` items, at least one, which may be empty.
-
-    Slices are smaller after `device` ran out of memory.
-    """
-    start, step = 0, max(1, step)
-    while start < max(1, count):
-        try:
-            result = work(slice(start, min(start + step, count)))
-        except Exception as error:
-            if step == 1 or not is_out_of_memory(error):
-                raise
-        else:
-            start += step
-            yield result
-            continue
-        free_for_less(device)
-        step //= 2
-
-
-def free_for_less(device: torch.device) -> None:
-    """Free cached memory and emit the notice that smaller tiles follow; to be called after the except block."""
-    torch.cuda.empty_cache()
-    emit_notice("oom-smaller-tiles", device=device)
-
-
-def blocks_of(features: Tensor, n: int | None = None) -> list[slice]:
+def blocks_of(features: Tensor, n: int | None = None) -> Iterator[slice]:
     """Blocks of all rows of (n, d) `features`, or of `n` rows as wide as these."""
     step = max(1, profile_of(features.device).elements // features.shape[1])
     n = len(features) if n is None else n
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from genpr.distributed import SINGLE_PROCESS, Communicator, current_communicator
 from genpr.memory import tile_budget
-from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import free_for_less
+from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads
 
 _Item = TypeVar("_Item")
@@ -47,6 +46,101 @@ def progress_counter(total: int, progress: PairProgress | None) -> Advance | Non
         report(done, total)
 
     return advance
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProfile:
+    """What is fast on one kind of device."""
+
+    narrow_tile: tuple[int, int]  # maximum rows and columns of a tile of products of at most 512 terms
+    wide_tile: tuple[int, int]  # the same for more terms
+    pair_bytes: int  # memory per pair of a tile: its product, and the results if some pairs are close
+    min_block_rows: int  # of a block of one set; half of the products inside a block are redundant
+    blocks: int  # number of blocks that the rows of a set are divided into
+    min_pairs: int  # pairs that are collected before they are processed together
+    max_pairs: int  # pairs held in memory at once
+    # pairs that are collected before a merge: at least min_held and held_per_row per row, at most max_held
+    min_held: int
+    held_per_row: int
+    max_held: int
+    verified: int  # pairs per batch of the definition
+    elements: int  # elements of rows that are gathered or processed at once
+    recomputed: int  # elements of coordinates that are recomputed at once
+    has_directions: bool  # whether few directions and clusters may be cheaper than all coordinates
+    # pairs per row from which on float32 differences of pairs, which a GPU computes as slowly as the definition, shrink reaches
+    differences_from: int
+
+
+# Gathered rows should stay in the cache of a CPU core: 256 pairs of 2048 features took 5.6 us a pair, 4096
+# pairs 33 us. Products should stay in the cache, too, and gathering wide rows costs less if each is used in many products.
+CPU = DeviceProfile(
+    narrow_tile=(768, 2048),
+    wide_tile=(2048, 1024),
+    pair_bytes=16,
+    min_block_rows=512,
+    blocks=16,
+    min_pairs=2**16,
+    max_pairs=2**19,
+    min_held=2**16,
+    held_per_row=16,
+    max_held=2**22,
+    verified=4096,
+    elements=2**19,
+    recomputed=2**17,
+    has_directions=True,
+    differences_from=0,
+)
+# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per batch of pairs.
+CUDA = DeviceProfile(
+    narrow_tile=(8192, 16384),
+    wide_tile=(8192, 16384),
+    pair_bytes=8,
+    min_block_rows=8192,
+    blocks=1,
+    min_pairs=2**20,
+    max_pairs=2**22,
+    min_held=2**20,
+    held_per_row=64,
+    max_held=2**22,
+    verified=2**18,
+    elements=2**25,
+    recomputed=2**25,
+    has_directions=False,
+    differences_from=64,
+)
+
+
+def profile_of(device: torch.device) -> DeviceProfile:
+    """The profile of `device`."""
+    return CPU if device.type == "cpu" else CUDA
+
+
+def in_steps(
+    work: Callable[[slice], _Result], count: int, step: int, device: torch.device
+) -> Iterator[_Result]:
+    """Yield the results of `work` on slices of `step` of the `count` items, at least one, which may be empty.
+
+    Slices are smaller after `device` ran out of memory.
+    """
+    start, step = 0, max(1, step)
+    while start < max(1, count):
+        try:
+            result = work(slice(start, min(start + step, count)))
+        except Exception as error:
+            if step == 1 or not is_out_of_memory(error):
+                raise
+        else:
+            start += step
+            yield result
+            continue
+        free_for_less(device)
+        step //= 2
+
+
+def free_for_less(device: torch.device) -> None:
+    """Free cached memory and emit the notice that smaller tiles follow; to be called after the except block."""
+    torch.cuda.empty_cache()
+    emit_notice("oom-smaller-tiles", device=device)
 
 
 @contextmanager
@@ -207,7 +301,8 @@ class Workers:
         most = profile_of(self.device).verified
         batches = list(zip(torch.split(i, most), torch.split(j, most), strict=True))
         found = self.map_shared(lambda batch: (function(x, y, *batch),), batches)
-        return torch.cat([values for (values,) in found])
+        (values,) = zip(*found, strict=True)
+        return torch.cat(values)
 
     def broadcast(self, tensors: list[Tensor]) -> list[Tensor]:
         """The `tensors` of rank 0 on every rank, for values that another machine may round or plan differently."""

@@ -18,9 +18,7 @@ from genpr.errors import ResourceError
 from genpr.memory import fits
 from genpr.neighbors.bounds import NO_FLOOR, represent, represent_half, slack_factor, sq_norms_of
 from genpr.neighbors.coordinates import Coordinates, FindKeys
-from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import in_steps
-from genpr.neighbors.engine import Tiles
+from genpr.neighbors.engine import Tiles, in_steps, profile_of
 from genpr.runtime import is_out_of_memory
 
 

@@ -21,8 +21,7 @@ from torch import Tensor
 from genpr.content_order import content_hash
 from genpr.memory import free_memory
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
-from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.engine import Workers, plain_arithmetic
+from genpr.neighbors.engine import Workers, plain_arithmetic, profile_of
 from genpr.neighbors.engine_cuda import RoundedCoordinates, are_precise, rounding_on
 
 # Maximum number of distances from rows to centers.
@@ -145,23 +144,10 @@ class IndexedPoints:
     coordinates: Coordinates
     clusters: Clusters | None  # of the rows, if the projection has any
 
-    @classmethod
-    def from_features(cls, features: Tensor, k: int) -> IndexedPoints:
-        """Index (n, d) rows in the projection in which their `k` nearest are found at the lowest cost."""
-        return choose_projection(features, k).place(features)
-
     @cached_property
     def content(self) -> str:
         """A checksum of the features."""
         return content_hash(self.features)
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the features."""
-        return self.features.device
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
@@ -311,10 +297,10 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
     It does not if verifying pairs would cost more than the products; then a new projection is worth its cost. For small
     sets a new one costs little.
     """
-    if len(points) < _MIN_ROWS:
+    if len(points.features) < _MIN_ROWS:
         return False
     projection, features = points.projection, points.features
-    with plain_arithmetic(points.device):
+    with plain_arithmetic(points.features.device):
         if projection.rounding == torch.float16:
             return _is_precise(projection, features, torch.float16, k)
         if projection.basis is None:

@@ -21,9 +21,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
-from genpr.neighbors.device_profile import profile_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers
+from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers, profile_of
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
 from genpr.validation import Ties
@@ -147,8 +146,8 @@ def closest_pairs(
 
     Pairs are those of `rows` with each other, or of a row and one of the `points`.
     """
-    others, n, is_within = rows if points is None else points, len(rows), points is None
-    x, y, least = rows.features, others.features, profile_of(rows.device).differences_from * n
+    others, n, is_within = rows if points is None else points, len(rows.features), points is None
+    x, y, least = rows.features, others.features, profile_of(rows.features.device).differences_from * n
 
     def sharpen(pairs: Pairs) -> Pairs:
         if least:
@@ -172,7 +171,9 @@ def closest_pairs(
         batch.add(pairs)
         return batch.pairs()
 
-    nothing = torch.full((len(others),), -torch.inf, dtype=torch.float64, device=rows.device)
+    nothing = torch.full(
+        (len(others.features),), -torch.inf, dtype=torch.float64, device=rows.features.device
+    )
     closest = ClosestPairs.empty(sq_reach, k, is_within=is_within)
     for pairs in sweep(rows, sq_reach, search, sharpen, None if is_within else (others, nothing)):
         closest.add(pairs)
@@ -196,17 +197,22 @@ def first_reach(
     (n, k) int64, which holds -1 for all other rows; with `points` it is (n, 0).
     """
     others, coordinates = rows if points is None else points, rows.coordinates
-    joins, total = coordinates.joins_bands, len(others)
-    tiles = search.engine.tiles(coordinates.width, rows.device)
+    joins, total = coordinates.joins_bands, len(others.features)
+    tiles = search.engine.tiles(coordinates.width, rows.features.device)
     few = min(max(_FIRST_ROWS[0], total // 16), _FIRST_ROWS[1])
     if joins:  # a large tile gives every row a reach that about 60 rows are within
-        spread = evenly_spaced(total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), rows.device)
+        spread = evenly_spaced(
+            total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), rows.features.device
+        )
         limit = max(1, tiles.rows * tiles.columns // len(spread))
     elif points is None:
-        spread, limit = evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), rows.device), min(tiles.rows, few)
+        spread, limit = (
+            evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), rows.features.device),
+            min(tiles.rows, few),
+        )
         central = _central(rows)
     else:
-        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), rows.device), tiles.rows
+        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), rows.features.device), tiles.rows
 
     def reach_of(block: Tensor) -> tuple[Tensor, Tensor]:
         columns = spread if joins else _near(block, rows, points, k, spread)
@@ -234,8 +240,8 @@ def first_reach(
 
 def _central(points: IndexedPoints) -> Tensor:
     """Indices of rows near the center, from a sample if there are many rows."""
-    sample = evenly_spaced(len(points), _CENTRAL_OF, points.device)
-    norms = torch.empty(len(sample), dtype=torch.float32, device=points.device)
+    sample = evenly_spaced(len(points.features), _CENTRAL_OF, points.features.device)
+    norms = torch.empty(len(sample), dtype=torch.float32, device=points.features.device)
     step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
     for start in range(0, len(sample), step):
         block = slice(start, start + step)
@@ -255,7 +261,9 @@ def _near(block: Tensor, rows: IndexedPoints, points: IndexedPoints | None, k: i
     if k > _MAX_FEW_NEIGHBORS and clusters is not None:
         label = int(clusters.label[block[0]])
         if label < len(clusters.sq_distances):
-            return clusters.sq_distances[label].topk(min(_AROUND * k, len(rows)), largest=False).indices
+            return (
+                clusters.sq_distances[label].topk(min(_AROUND * k, len(rows.features)), largest=False).indices
+            )
     return block if len(block) > k else spread
 
 
@@ -276,7 +284,7 @@ def nearest_between(
     Point i is not excluded for query i. If very many points are exactly as far from a query as its k-th nearest, as on
     a lattice, each of them costs a distance by the definition; copies of a point beyond the k-th cost nothing.
     """
-    with engine.search(points.device, advance, queries=queries, features=points, k=k) as search:
+    with engine.search(points.features.device, advance, queries=queries, features=points, k=k) as search:
         some = _without_surplus(points.features, k)
         # From rank 0, so that all ranks use the same points.
         kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
@@ -330,7 +338,7 @@ _MAX_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all dist
 
 def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Search) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
-    x, length = points.features, min(length, len(points) - 1)
+    x, length = points.features, min(length, len(points.features) - 1)
     everything = torch.arange(len(x), device=x.device)
     if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _MIN_WIDTH) <= _MAX_ELEMENTS:
         sq = near_sq_distances(x, x, rows.repeat_interleave(len(x)), everything.repeat(len(rows)))
@@ -342,7 +350,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
         lambda block: (_first_reach_of_rows(points, rows, queries, block, length),), blocks
     )
     sq_reach = torch.cat([reach for (reach,) in reaches])
-    nothing = sq_reach.new_full((len(points),), -torch.inf)
+    nothing = sq_reach.new_full((len(points.features),), -torch.inf)
 
     def distances_of(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
@@ -367,7 +375,7 @@ def _first_reach_of_rows(
     """
     left, own = queries.coordinates.queries(block), rows[block]
     keys, near = left.new_empty(len(block), 0), block.new_empty(len(block), 0)
-    for columns in torch.split(torch.arange(len(points), device=rows.device), _COLUMNS):
+    for columns in torch.split(torch.arange(len(points.features), device=rows.device), _COLUMNS):
         products = left @ points.coordinates.columns(columns).T
         products[own[:, None] == columns] = -torch.inf
         keys = torch.cat([keys, products], dim=1)

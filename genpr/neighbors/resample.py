@@ -98,7 +98,7 @@ class ReplicateBalls:
         ks, clipped = sorted({ball.k for ball in balls}), {ball.k for ball in balls if ball.clipped}
         pairs = any(each.rows == "own" for each in requests)
         read = partial(_Entries.from_lists, halves=halves, ks=ks, clipped=clipped, pairs=pairs)
-        rows, blocks = torch.arange(len(points), device=points.device), list[_Entries]()
+        rows, blocks = torch.arange(len(points.features), device=points.features.device), list[_Entries]()
         while len(rows):
             step = rows_at_once(lists.index.shape[1], rows.device)
             split = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
@@ -305,11 +305,11 @@ class ReplicateCounter:
         self._sides = dict[tuple[str, str], Side]()  # by owners of balls and rows that these hold
         self._per_thread = PerThread(partial(_ThreadCounts, self._sides.values()))
         reaches = list[Tensor]()
-        with engine.search(real.points.device, requests=requests) as search:
+        with engine.search(real.points.features.device, requests=requests) as search:
             for owners, this, other in (("real", real, fake), ("fake", fake, real)):
                 mine = [each for each in dict.fromkeys(requests) if each.balls == owners]
                 balls = ReplicateBalls.from_lists(this, mine, search) if mine else None
-                most = this.lists.sq.new_full((len(this.points),), -torch.inf)
+                most = this.lists.sq.new_full((len(this.points.features),), -torch.inf)
                 for rows, halves in (("other", other.halves), ("own", this.halves)):
                     some = [each for each in mine if each.rows == rows]
                     if balls is not None and some:
@@ -346,7 +346,10 @@ class ReplicateCounter:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        pairs, most = Pairs(*map(torch.cat, zip(*self._waiting, strict=True))), _at_once(0, self._real.device)
+        pairs, most = (
+            Pairs(*map(torch.cat, zip(*self._waiting, strict=True))),
+            _at_once(0, self._real.features.device),
+        )
         self._waiting.clear()
         for start in range(0, len(pairs.i), most):
             self._count(pairs.at(slice(start, start + most)))
@@ -377,7 +380,7 @@ class ReplicateCounter:
     def counts(self) -> dict[CountRequest, Tensor]:
         """Counts over all consumed pairs, on all ranks: (most, B) int64 for each request."""
         if self._waiting:
-            with plain_arithmetic(self._real.device):
+            with plain_arithmetic(self._real.features.device):
                 self._count_waiting()
         first, *rest = self._per_thread.all or [self._per_thread.own]
         communicator, totals = self._communicator, dict[CountRequest, Tensor]()

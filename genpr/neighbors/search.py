@@ -14,9 +14,7 @@ from torch import Tensor
 from genpr.memory import tile_budget
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.coordinates import Coordinates, FindKeys
-from genpr.neighbors.device_profile import profile_of
-from genpr.neighbors.distance import free_for_less, in_steps
-from genpr.neighbors.engine import PerThread, Search, Tiles
+from genpr.neighbors.engine import PerThread, Search, Tiles, free_for_less, in_steps, profile_of
 from genpr.neighbors.index import IndexedPoints
 from genpr.runtime import is_out_of_memory
 
@@ -45,8 +43,9 @@ class ClosestPairs:
     sq_reach: Tensor  # (n,) float64, within which the row has k others; -inf for rows that need none
     smallest: Tensor  # (n, k) float64, ascending: smallest upper bounds to distinct rows found
     is_within: bool  # whether pairs are those of one set, and count for both of their rows
+    _kept: list[Pairs]
     _waiting: list[Pairs] = field(default_factory=list)
-    _kept: list[Pairs] = field(default_factory=list)
+    _held: int = 0  # pairs that wait
 
     @classmethod
     def empty(cls, sq_reach: Tensor, k: int, *, is_within: bool = True) -> ClosestPairs:
@@ -58,20 +57,27 @@ class ClosestPairs:
     def add(self, pairs: Pairs) -> None:
         """Add pairs, none of which was added before."""
         self._waiting.append(pairs)
+        self._held += len(pairs.i)
         profile = profile_of(self.sq_reach.device)
-        held = sum(len(some.i) for some in self._waiting)
-        if held < profile.min_held:
+        if self._held < profile.min_held:
             return
         worth = min(profile.held_per_row * len(self.sq_reach), profile.max_held)
-        if held >= min(worth, tile_budget(self.sq_reach.device) // _BYTES_PER_HELD):
-            self._settle()
+        if self._held >= min(worth, tile_budget(self.sq_reach.device) // _BYTES_PER_HELD):
+            self.pairs()
 
     def pairs(self) -> Pairs:
-        """The added pairs that are still within reach of one of their rows; none is held afterwards."""
-        self._settle()
-        kept = list(map(self.in_reach, self._kept))
-        self._kept.clear()
-        return Pairs(*map(torch.cat, zip(*kept, strict=True)))
+        """The added pairs that are still within reach of one of their rows, after it shrank to the k nearest added."""
+        if self._waiting:
+            pairs = self.in_reach(Pairs(*map(torch.cat, zip(*self._waiting, strict=True))))
+            self._waiting.clear()
+            self._held = 0
+            rows = torch.cat([pairs.i, pairs.j]) if self.is_within else pairs.i
+            _keep_smallest(self.smallest, rows, pairs.sq_upper.repeat(1 + self.is_within))
+            torch.minimum(self.sq_reach, self.smallest[:, -1], out=self.sq_reach)
+            self._kept.append(pairs)
+        self._kept = list(map(self.in_reach, self._kept))
+        self._kept = [Pairs(*map(torch.cat, zip(*self._kept, strict=True)))]
+        return self._kept[0]
 
     def in_reach(self, pairs: Pairs) -> Pairs:
         """The pairs that may be within the reach of one of their rows."""
@@ -79,16 +85,6 @@ class ClosestPairs:
         if self.is_within:
             reach = torch.maximum(reach, self.sq_reach[pairs.j])
         return pairs.at((pairs.sq_lower <= reach).nonzero()[:, 0])
-
-    def _settle(self) -> None:
-        if not self._waiting:
-            return
-        pairs = self.in_reach(Pairs(*map(torch.cat, zip(*self._waiting, strict=True))))
-        self._waiting.clear()
-        rows = torch.cat([pairs.i, pairs.j]) if self.is_within else pairs.i
-        _keep_smallest(self.smallest, rows, pairs.sq_upper.repeat(1 + self.is_within))
-        torch.minimum(self.sq_reach, self.smallest[:, -1], out=self.sq_reach)
-        self._kept.append(self.in_reach(pairs))
 
 
 def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
@@ -144,16 +140,16 @@ def sweep(
     if others is not None and rows.projection.rounding == torch.float16:
         rows, columns = in_common_rounding(rows, columns)
     # Each tile holds memory for one thread.
-    tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.device))
-    profile, workers, limit = profile_of(rows.device), search.workers, tiles.own.rows
+    tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.features.device))
+    profile, workers, limit = profile_of(rows.features.device), search.workers, tiles.own.rows
     if others is None:  # half of the products inside a block are redundant
-        limit = min(limit, max(profile.min_block_rows, len(rows) // profile.blocks))
+        limit = min(limit, max(profile.min_block_rows, len(rows.features) // profile.blocks))
     # From rank 0, since memory and rounding may differ on other machines.
     blocks = workers.broadcast(row_blocks(rows, sq_reach, limit))
     numbers = workers.communicator.share(range(len(blocks)))
     number_of = None
     if others is None:
-        number_of = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
+        number_of = torch.empty(len(rows.features), dtype=torch.int64, device=rows.features.device)
         for number, block in enumerate(blocks):
             number_of[block] = number
     joins = rows.coordinates.joins_bands
@@ -167,7 +163,7 @@ def sweep(
         if joins and number_of is not None:
             some = order[sum(map(len, blocks[:number])) :]
         elif not joins:
-            wanted = torch.ones(len(columns), dtype=torch.bool, device=columns.device)
+            wanted = torch.ones(len(columns.features), dtype=torch.bool, device=columns.features.device)
             if rows.clusters is not None and columns.clusters is not None:
                 reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
                 wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
@@ -179,14 +175,14 @@ def sweep(
         is_last = not joins or workers.count > 1 or number == numbers[-1]
         return list(map(consume, scanners.own.scan(block, tiled, tiles.own, is_last)))
 
-    results, left = workers.map(scan, numbers), len(rows)
+    results, left = workers.map(scan, numbers), len(rows.features)
     for number, block in enumerate(blocks):
         if number % workers.communicator.size == workers.communicator.rank:
             yield from next(results)
         left -= len(block)
         within = len(block) * left + len(block) * (len(block) - 1) // 2
         if search.advance is not None:
-            search.advance(within if others is None else len(block) * len(columns))
+            search.advance(within if others is None else len(block) * len(columns.features))
 
 
 def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
@@ -234,6 +230,7 @@ class _Scanner:
     column_sq_reach: Tensor
     number_of: Tensor | None  # (n,) the block of each row, where rows are searched among themselves
     waiting: list[tuple[Tensor, ...]] = field(default_factory=list)
+    held: int = 0  # pairs that wait
 
     def scan(self, block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, is_last: bool) -> Iterator[Pairs]:
         """Pairs of `block` with the columns of each tile, and those kept; unless `is_last`, a few are kept for later."""
@@ -244,15 +241,17 @@ class _Scanner:
             lowest = (reach * (-0.5 * self.rows.projection.scale**2)).clamp_(min=NO_FLOOR)
             i, j, keys, doubts = _above(find, lowest, self.columns.coordinates, bands)
             self.waiting.append((block[i], torch.cat(bands)[j], keys, doubts))
-            if sum(len(rows) for rows, *_ in self.waiting) >= most:
+            self.held += len(i)
+            if self.held >= most:
                 yield from self._in_reach()
-        if is_last and any(len(rows) for rows, *_ in self.waiting):
+        if is_last and self.held:
             yield from self._in_reach()
 
     def _in_reach(self) -> Iterator[Pairs]:
         """The pairs found since the last call that are still in reach, in batches."""
         i, j, keys, doubts = map(torch.cat, zip(*self.waiting, strict=True))
         self.waiting.clear()
+        self.held = 0
         unit, device = -2.0 / self.rows.projection.scale**2, i.device
 
         def in_reach(batch: slice) -> Pairs:

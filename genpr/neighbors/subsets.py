@@ -38,7 +38,7 @@ def covered_share_of_subsets(
 
     A row is left out when the balls of others are fitted, as in `Neighborhood.in_degrees`. `lists` may have any length.
     """
-    n, covered = len(points), None
+    n, covered = len(points.features), None
     subsets = drawn_subsets(points.features, size)
     if len(subsets) > n // size:
         covered = _covered_by_lists(points, lists, subsets, k, ties, engine)
@@ -65,7 +65,7 @@ def drawn_subsets(features: Tensor, size: int) -> NDArray[np.bool_]:
 def _covered_by_search(
     points: IndexedPoints, subset: NDArray[np.bool_], k: int, ties: Ties, engine: Engine
 ) -> int:
-    rows = torch.from_numpy(subset.nonzero()[0]).to(points.device)
+    rows = torch.from_numpy(subset.nonzero()[0]).to(points.features.device)
     some = points.projection.place(part_of(points.features, rows))
     in_degrees = Neighborhood.from_points(some, [BallKind(k)], ties=ties, engine=engine).in_degrees
     assert in_degrees is not None
@@ -82,13 +82,13 @@ def _covered_by_lists(
 ) -> int | None:
     """Covered rows of all subsets (count, n); None if lists of reasonable length leave rows out that are as far as others."""
     usual = neighbors_needed(k)
-    masks = packed(torch.from_numpy(subsets).T).to(points.device)
+    masks = packed(torch.from_numpy(subsets).T).to(points.features.device)
     hits = Hits(masks, 1)
-    short = torch.arange(len(points), device=points.device)
+    short = torch.arange(len(points.features), device=points.features.device)
     if lists.index.shape[1]:
         short = _add(hits, short, lists, masks, k, ties)
     length = max(lists.index.shape[1], usual // 2)
-    with engine.search(points.device, features=points, k=k, ties=ties) as search:
+    with engine.search(points.features.device, features=points, k=k, ties=ties) as search:
         while len(short):
             if length > _MOST_TIMES * usual:
                 return None

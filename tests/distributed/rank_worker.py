@@ -43,7 +43,7 @@ from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features import embed
-from genpr.neighbors import device_profile, resample
+from genpr.neighbors import engine, resample
 
 with suppress(ImportError):
     import faiss  # noqa: F401
@@ -61,8 +61,8 @@ TOGETHER = 4  # jobs, since ranks mostly wait for each other
 
 def small_pieces():
     """Divide a few hundred rows into many pieces of work, and a few dozen images into several blocks."""
-    device_profile.CPU = replace(
-        device_profile.CPU,
+    engine.CPU = replace(
+        engine.CPU,
         narrow_tile=(24, 40),
         wide_tile=(24, 40),
         min_block_rows=16,

@@ -26,7 +26,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 @pytest.fixture
 def set_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Change sizes of the device profile of CPUs."""
-    target = "genpr.neighbors.device_profile.CPU"
+    target = "genpr.neighbors.engine.CPU"
     return lambda **sizes: monkeypatch.setattr(target, replace(resolve_name(target), **sizes))
 
 

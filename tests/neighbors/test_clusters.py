@@ -89,7 +89,7 @@ def test_no_row_with_features_within_reach_is_missed(case, kind):
     projection = projection_of(real, kind)
     x, y = projection.place(real), projection.place(fake)
     distances = sq_distances(real, fake).sqrt() * projection.scale
-    for block in row_blocks(x, torch.zeros(len(x)).double(), 64):
+    for block in row_blocks(x, torch.zeros(len(x.features)).double(), 64):
         assert y.clusters.within_reach(distances[block].amin(dim=0), x.clusters, block).all()
 
 

@@ -10,8 +10,7 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_
 
 from genpr.neighbors import counts as counts_module
 from genpr.neighbors.counts import CrossCounts, cross_counts
-from genpr.neighbors.device_profile import CPU
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import CPU, Engine
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 precise = pytest.mark.parametrize("kind", [kind for kind in SEARCH_KINDS if kind != "rounded to float16"])
@@ -116,7 +115,7 @@ def _no_bounds(x, y, i, j):
     [
         ("bounds._PAIRS_PER_PRODUCT", 0),
         ("counts.bounds_of_pairs", _no_bounds),
-        ("device_profile.CPU", replace(CPU, min_pairs=50)),
+        ("engine.CPU", replace(CPU, min_pairs=50)),
     ],
 )
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from search_cases import (
 from genpr.neighbors import nearest
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
-from genpr.neighbors.device_profile import CPU
-from genpr.neighbors.engine import ENGINE, Engine
+from genpr.neighbors.engine import CPU, ENGINE, Engine
 
 BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True), BallKind(5, clipped=True))
 TIES = ("closed", "strict")
@@ -181,7 +180,7 @@ def test_rows_at_the_limit_of_a_projection_have_exact_radii(kind, rng):
         {"bounds._PAIRS_PER_PRODUCT": 0},
         {"nearest._MARGIN": 1},
         {"nearest._SPREAD_ROWS": 1},
-        {"device_profile.CPU": replace(CPU, min_held=100, verified=7), "nearest._MASSES": 30},
+        {"engine.CPU": replace(CPU, min_held=100, verified=7), "nearest._MASSES": 30},
     ],
     ids=lambda changed: next(iter(changed)),
 )

@@ -40,7 +40,7 @@ def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, cen
 
 def resampled(points: IndexedPoints, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
     lists = Neighborhood.from_points(points, [BallKind(1)], keep=listed).lists
-    halves = Halves.drawn(len(points), seed=5, stream=stream, count=count, device=points.device)
+    halves = Halves.drawn(len(lists.sq), seed=5, stream=stream, count=count, device=lists.sq.device)
     return ResampledSet(points, lists, halves)
 
 

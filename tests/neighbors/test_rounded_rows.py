@@ -17,7 +17,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.engine_cuda import rounding_on
-from genpr.neighbors.index import IndexedPoints
+from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import nearest_between
 
 ROUNDED = [kind for kind in SEARCH_KINDS if "rounded" in kind]
@@ -120,7 +120,7 @@ def test_all_pairs_above_a_threshold_are_found(case, kind):
 @pytest.mark.parametrize("case", ["far rows", "tiny", "huge"])
 def test_rounded_rows_that_are_not_stored_are_recomputed(case, kind):
     (points,) = place(HARD[case], kind=kind)
-    rows = torch.arange(len(points)).flip(0)
+    rows = torch.arange(len(points.features)).flip(0)
     again = replace(points.coordinates, rounded_rows=points.coordinates.rounded_rows[:0])
     assert torch.equal(again.at(rows), points.coordinates.at(rows))
 
@@ -184,7 +184,7 @@ def test_decisions_on_a_gpu_do_not_depend_on_its_memory(limit):
     with practice_device(limit=limit) as device:
         try:
             sets = [torch.from_numpy(each).cuda() for each in (real, fake)]
-            x = IndexedPoints.from_features(sets[0], 5)
+            x = choose_projection(sets[0], 5).place(sets[0])
             found = [table.cpu() for table in _counted(x, x.projection.place(sets[1]), 5, Engine())]
         except (torch.OutOfMemoryError, GenprError):
             assert limit < 2**23
@@ -199,8 +199,7 @@ def test_rows_that_float16_cannot_distinguish_are_searched_in_float32():
     clusters = rng.normal(size=(4, 24)).repeat(1000, axis=0) + 1e-5 * rng.normal(size=(4000, 24))
     with practice_device():
         projections = [
-            IndexedPoints.from_features(torch.from_numpy(x).float().cuda(), 5).projection
-            for x in (clusters, clusters[:9])
+            choose_projection(torch.from_numpy(x).float().cuda(), 5) for x in (clusters, clusters[:9])
         ]
     assert [projection.rounding for projection in projections] == [torch.float32, torch.float16]
 

@@ -8,8 +8,8 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, sq_distance
 from torch import Tensor
 
 from genpr.distributed import Communicator
-from genpr.neighbors.distance import in_steps
-from genpr.neighbors.engine import Engine, Search, Workers
+
+from genpr.neighbors.engine import Engine, Search, Workers, in_steps
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.search import Pairs, row_blocks, sweep
 
@@ -80,8 +80,8 @@ def test_ranks_together_find_all_pairs(kind, rng, monkeypatch):
             search = Search(TILES[0], workers)
             found[0].extend(sweep(x, sq_reach, search, lambda pairs: pairs))
             found[1].extend(sweep(x, reaches[0], search, lambda pairs: pairs, (y, reaches[1])))
-    _assert_within(_collected(found[0], len(x), len(x), true), true, sq_reach)
-    is_found = _collected(found[1], len(x), len(y), between)
+    _assert_within(_collected(found[0], *true.shape, true), true, sq_reach)
+    is_found = _collected(found[1], *between.shape, between)
     assert is_found[between <= torch.maximum(reaches[0][:, None], reaches[1])].all()
 
 
@@ -90,12 +90,10 @@ def test_all_pairs_within_and_between_sets_are_found_once(case, kind, engine, rn
     x, y = place(*feature_cases.make(case), kind=kind)
     true = _true(case, "within")
     sq_reach = _mixed_reaches(true, rng)
-    _assert_within(
-        _collected(_pairs_within(x, sq_reach, ENGINES[engine]), len(x), len(x), true), true, sq_reach
-    )
+    _assert_within(_collected(_pairs_within(x, sq_reach, ENGINES[engine]), *true.shape, true), true, sq_reach)
     true = _true(case, "between")
     reaches = _mixed_reaches(true, rng), _mixed_reaches(true.T, rng)
-    found = _collected(_pairs_between(x, y, *reaches, ENGINES[engine]), len(x), len(y), true)
+    found = _collected(_pairs_between(x, y, *reaches, ENGINES[engine]), *true.shape, true)
     assert found[true <= torch.maximum(reaches[0][:, None], reaches[1])].all()
     assert not found[(reaches[0] == -torch.inf)[:, None] & (reaches[1] == -torch.inf)].any()
 
