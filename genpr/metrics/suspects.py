@@ -157,13 +157,18 @@ class ManifoldDiagnostics:
         ball, own_ball = _largest_plain(counted.fakes_per_real_ball), _largest_plain(fake.balls)
         if ball is None or real.in_degrees is None:
             return None
-        of_real = float((real.sq_radii_of(ball) == 0).double().mean())
-        of_fake = 0.0 if own_ball is None else float((fake.sq_radii_of(own_ball) == 0).double().mean())
+        of_real = float((real.sq_radii[real.balls.index(ball)] == 0).double().mean())
+        of_fake = (
+            0.0
+            if own_ball is None
+            else float((fake.sq_radii[fake.balls.index(own_ball)] == 0).double().mean())
+        )
         concentration, common = None, _largest_plain({*fake.balls} & {*real.balls})
         # Only for sets of similar size: more points have smaller balls.
         if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
-            ours = float(real.sq_radii_of(common).sqrt().median())
-            theirs = float(fake.sq_radii_of(common).sqrt().median())
+            ours, theirs = (
+                float(each.sq_radii[each.balls.index(common)].sqrt().median()) for each in (real, fake)
+            )
             if min(ours, theirs) > 0:  # repeated images have radius 0
                 concentration = theirs / ours
         # A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many. Where

@@ -136,10 +136,6 @@ class Neighborhood:
                 in_degrees += (settled & (without > 0)) * (len(points.features) - 1)
         return cls(points, balls, ties, sq_radii, in_degrees, lists)
 
-    def sq_radii_of(self, ball: BallKind) -> Tensor:
-        """Squared radii (n,) float64 of one kind of ball."""
-        return self.sq_radii[self.rows_of([ball])[0]]
-
     def rows_of(self, balls: Sequence[BallKind]) -> list[int]:
         """The rows of the tables that belong to `balls`.
 

@@ -265,9 +265,10 @@ class Workers:
         if self.pool is None:
             yield from map(work, items)
             return
+        plainly = torch.no_grad()(work)  # the mode is set per thread; autocast is off in new threads
         waiting: deque[Future[_Result]] = deque()
         for item in items:
-            waiting.append(self.pool.submit(_plainly, work, item))
+            waiting.append(self.pool.submit(plainly, item))
             if len(waiting) > 2 * self.count:
                 yield waiting.popleft().result()
         while waiting:
@@ -330,9 +331,3 @@ class PerThread(Generic[_Result]):
             self.all.append(self._local.object)
         own: _Result = self._local.object
         return own
-
-
-def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:
-    # These modes are set per thread; see `plain_arithmetic`.
-    with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        return work(item)

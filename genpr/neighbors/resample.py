@@ -26,16 +26,21 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.distance import near_sq_distances
-from genpr.neighbors.engine import ENGINE, Engine, PerThread, Search, Workers, plain_arithmetic
+from genpr.neighbors.engine import ENGINE, Engine, PerThread, Search, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
 from genpr.neighbors.search import Pairs
 from genpr.validation import Ties
 
-_BYTES_PER_ENTRY = 1024  # for each listed neighbor while a GPU counts those of a row in all halves
-_ROWS = 2048  # at a time on a CPU
+BYTES_PER_ENTRY = 1024  # for each listed neighbor while a GPU counts those of a row in all halves
+ROWS = 2048  # at a time on a CPU
 _COLUMNS = 8  # halves of which radii are sorted at once
+
+
+def at_once(few: int, size: int, device: torch.device) -> int:
+    """Items that are processed together: `few` on a CPU, on a GPU what has room in a tile at `size` bytes each."""
+    return few if device.type == "cpu" else max(1, tile_budget(device) // size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,7 @@ class ReplicateBalls:
     # half, and the row itself does
     bits: Mapping[int, Tensor]
     reaches: Mapping[BallKind, Reach]  # by kind of ball
-    near: tuple[
-        Tensor, ...
-    ]  # listed pairs whose second row may be in a ball of the first in some half: see `_Entries`
+    near: Pairs  # listed pairs whose second row may be in a ball of the first in some half: see `_Entries`
 
     @classmethod
     def from_lists(cls, of: ResampledSet, requests: Sequence[CountRequest], search: Search) -> ReplicateBalls:
@@ -100,7 +103,7 @@ class ReplicateBalls:
         read = partial(_Entries.from_lists, halves=halves, ks=ks, clipped=clipped, pairs=pairs)
         rows, blocks = torch.arange(len(points.features), device=points.features.device), list[_Entries]()
         while len(rows):
-            step = rows_at_once(lists.index.shape[1], rows.device)
+            step = at_once(ROWS, (lists.index.shape[1] + 1) * BYTES_PER_ENTRY, rows.device)
             split = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
             added = list(search.workers.map(read, zip(*split, strict=True)))
             blocks += added
@@ -132,7 +135,7 @@ class ReplicateBalls:
             torch.cat([block.sq for block in blocks]).roll(1),
             dict(zip(ks, bits, strict=True)),
             reaches,
-            tuple(map(torch.cat, zip(*(block.near for block in blocks), strict=True))),
+            Pairs(*map(torch.cat, zip(*(block.near for block in blocks), strict=True))),
         )
 
     def entries(self, ball: BallKind, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
@@ -172,8 +175,7 @@ class _Entries:
     bits: Tensor  # (K, e, w) int64
     reach: Tensor  # (K, r, 2) float64: least and most
     sq_radii: dict[int, Tensor]  # by k, (r, B) float64, infinite where the row does not belong to the half
-    # If kept, the rows (p,) and their listed neighbors (p,) within reach, with their `near_sq_distances` (p,)
-    near: tuple[Tensor, Tensor, Tensor]
+    near: Pairs  # if kept, the rows and their listed neighbors within reach, with their `near_sq_distances` as bounds
 
     @classmethod
     def from_lists(
@@ -205,21 +207,14 @@ class _Entries:
         reach = sq.expand(len(ks), -1, -1).gather(2, ends.clamp(min=0))
         reach.masked_fill_(held[:, :, None] == 0, -torch.inf)
         radii = {k: _sq_radii(tables[ks.index(k)], sq, halves.count) for k in clipped}
-        near = rows[:0], rows[:0], sq[:0, 0]
+        near = Pairs(rows[:0], rows[:0], sq[:0, 0], sq[:0, 0])
         if pairs:
             row, place = (sq[:, :-1] <= reach[-1, :, 1:]).nonzero(as_tuple=True)
-            near = rows[row], index[row, place], sq[row, place]
+            near = Pairs(rows[row], index[row, place], sq[row, place], sq[row, place])
         rank, length = torch.arange(sq.shape[1], device=sq.device), held[-1, :, None]
         row, place = (rank <= length).nonzero(as_tuple=True)
         sq = sq.masked_fill(rank == length, torch.inf)[row, place]
         return cls(rows, short, held[-1] + 1, sq, tables[:, row, place], reach, radii, near)
-
-
-def rows_at_once(length: int, device: torch.device) -> int:
-    """Rows whose lists of this length are read at once."""
-    if device.type == "cpu":
-        return _ROWS
-    return max(1, tile_budget(device) // ((length + 1) * _BYTES_PER_ENTRY))
 
 
 def tables_of_lists(index: Tensor, own: Tensor, masks: Tensor, ks: list[int]) -> Tensor:
@@ -275,11 +270,6 @@ _MASSES, _BATCHES = 2**16, 16  # pairs of a batch, and number of batches of more
 _BYTES_PER_PAIR = 512  # of those that a GPU counts at once
 
 
-def _at_once(few: int, device: torch.device) -> int:
-    """Pairs at a time: `few` on a CPU."""
-    return few if device.type == "cpu" else tile_budget(device) // _BYTES_PER_PAIR
-
-
 def _places(mask: Tensor) -> Tensor | slice:
     """Indices where (p,) `mask` holds; on a GPU all of them, which is faster than a synchronization."""
     return mask.nonzero()[:, 0] if mask.device.type == "cpu" else slice(None)
@@ -321,20 +311,15 @@ class ReplicateCounter:
                 upper = bounds_of_differences(most, this.points.features.shape[1])[1]
                 reaches.append(upper.masked_fill(most == -torch.inf, -torch.inf))
             for (_, rows), side in self._sides.items():
-                if rows == "own":
-                    self._count_listed(side, search.workers)
+                if rows == "own":  # its listed pairs, whose distances are known
+                    step = at_once(_LISTED, _BYTES_PER_PAIR, side.most.device)
+                    batches = [
+                        side.balls.near.at(slice(start, start + step))
+                        for start in range(0, len(side.balls.near.i), step)
+                    ]
+                    count = partial(self._count_side, side)
+                    deque(search.workers.map(count, self._communicator.share(batches)), maxlen=0)
         self.reaches = reaches[0], reaches[1]
-
-    def _count_listed(self, side: Side, workers: Workers) -> None:
-        """Count the listed pairs of a set with itself; their distances are known."""
-
-        def count(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
-            row, other, sq = pairs
-            self._per_thread.own.count(side, row, other, sq, sq)
-
-        step = _at_once(_LISTED, side.most.device)
-        batches = list(zip(*(torch.split(each, step) for each in side.balls.near), strict=True))
-        deque(workers.map(count, workers.communicator.share(batches)), maxlen=0)
 
     def consume(self, pairs: Pairs) -> None:
         """Count pairs, no pair twice; a GPU waits until they are many."""
@@ -342,13 +327,13 @@ class ReplicateCounter:
             self._count(pairs)
             return
         self._waiting.append(pairs)
-        if sum(len(some.i) for some in self._waiting) >= _at_once(0, pairs.i.device):
+        if sum(len(some.i) for some in self._waiting) >= at_once(1, _BYTES_PER_PAIR, pairs.i.device):
             self._count_waiting()
 
     def _count_waiting(self) -> None:
         pairs, most = (
             Pairs(*map(torch.cat, zip(*self._waiting, strict=True))),
-            _at_once(0, self._real.features.device),
+            at_once(1, _BYTES_PER_PAIR, self._real.features.device),
         )
         self._waiting.clear()
         for start in range(0, len(pairs.i), most):
@@ -375,7 +360,41 @@ class ReplicateCounter:
         lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at])
         for owners, owner, other in sides:
             if side := self._sides.get((owners, "other")):
-                self._per_thread.own.count(side, owner, other, lower, upper)
+                self._count_side(side, Pairs(owner, other, lower, upper))
+
+    def _count_side(self, side: Side, pairs: Pairs) -> None:
+        """Count pairs of the owner of balls with another row; distances are known where they matter."""
+        pairs = pairs.at((pairs.sq_lower <= side.most.index_select(0, pairs.i)).nonzero()[:, 0])
+        for ball, ties in side.kinds:
+            may = _places(pairs.sq_lower <= side.balls.reaches[ball].most.index_select(0, pairs.i))
+            rows, others, near = pairs.i[may], pairs.j[may], pairs.sq_upper[may]
+            entries = side.balls.entries(ball, rows, near, strict=ties == "strict")
+            for each in side.requests:
+                if (each.ball, each.ties) == (ball, ties):
+                    self._add(each, side, rows, others, near, entries)
+
+    def _add(
+        self, each: CountRequest, side: Side, owner: Tensor, other: Tensor, near: Tensor, entries: Tensor
+    ) -> None:
+        """Count pairs at distances `near` (p,), whose bits are those of `entries` (p,)."""
+        counts, everything = self._per_thread.own, torch.arange(len(other), device=other.device)
+        # The first batches settle most rows, which are skipped in later ones.
+        masses = at_once(_MASSES, _BYTES_PER_PAIR, everything.device)
+        step = _BATCHES if len(everything) > masses and each.count != "pairs" else 1
+        for start in range(step):
+            at = everything[start::step]
+            if each.count != "pairs":
+                hits = counts.hits[each]
+                rows = (other if each.count == "others" else owner).index_select(0, at)
+                fresh = (~hits.settled.index_select(0, rows)).nonzero()[:, 0]
+                at, rows = at[fresh], rows[fresh]
+            bits = side.balls.bits_of(each.ball, entries[at], near[at], strict=each.ties == "strict")
+            if each.count != "others":
+                bits &= side.others.masks.index_select(0, other[at])
+            if each.count == "pairs":
+                counts.pairs[each] += counted(bits)
+            else:
+                hits.add(rows, bits)
 
     def counts(self) -> dict[CountRequest, Tensor]:
         """Counts over all consumed pairs, on all ranks: (most, B) int64 for each request."""
@@ -415,38 +434,3 @@ class _ThreadCounts:
                 else:
                     counted_rows = side.own if each.count == "owners" else side.others
                     self.hits[each] = Hits(counted_rows.masks, each.most)
-
-    def count(self, side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tensor) -> None:
-        """Count pairs of the balls around `owner` (p,) with `other` (p,) rows; distances are known where they matter."""
-        at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
-        owner, other, lower, upper = owner[at], other[at], lower[at], upper[at]
-        for ball, ties in side.kinds:
-            may = _places(lower <= side.balls.reaches[ball].most.index_select(0, owner))
-            rows, others, near = owner[may], other[may], upper[may]
-            entries = side.balls.entries(ball, rows, near, strict=ties == "strict")
-            for each in side.requests:
-                if (each.ball, each.ties) == (ball, ties):
-                    self._add(each, side, rows, others, near, entries)
-
-    def _add(
-        self, each: CountRequest, side: Side, owner: Tensor, other: Tensor, near: Tensor, entries: Tensor
-    ) -> None:
-        """Count pairs at distances `near` (p,), whose bits are those of `entries` (p,)."""
-        everything = torch.arange(len(other), device=other.device)
-        # The first batches settle most rows, which are skipped in later ones.
-        masses = _at_once(_MASSES, everything.device)
-        step = _BATCHES if len(everything) > masses and each.count != "pairs" else 1
-        for start in range(step):
-            at = everything[start::step]
-            if each.count != "pairs":
-                hits = self.hits[each]
-                rows = (other if each.count == "others" else owner).index_select(0, at)
-                fresh = (~hits.settled.index_select(0, rows)).nonzero()[:, 0]
-                at, rows = at[fresh], rows[fresh]
-            bits = side.balls.bits_of(each.ball, entries[at], near[at], strict=each.ties == "strict")
-            if each.count != "others":
-                bits &= side.others.masks.index_select(0, other[at])
-            if each.count == "pairs":
-                self.pairs[each] += counted(bits)
-            else:
-                hits.add(rows, bits)

@@ -20,7 +20,7 @@ from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
-from genpr.neighbors.resample import rows_at_once, tables_of_lists
+from genpr.neighbors.resample import BYTES_PER_ENTRY, ROWS, at_once, tables_of_lists
 from genpr.validation import Ties
 
 SUBSETS = 128
@@ -108,7 +108,7 @@ def _add(hits: Hits, rows: Tensor, lists: NeighborLists, masks: Tensor, k: int, 
     """
     is_strict, length, short = ties == "strict", lists.index.shape[1], list[Tensor]()
     fewer = k + is_strict  # others that are as near include the neighbor itself
-    step = rows_at_once(length, rows.device)
+    step = at_once(ROWS, (length + 1) * BYTES_PER_ENTRY, rows.device)
     blocks = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
     for some, index, sq in zip(*blocks, strict=True):
         (table,) = tables_of_lists(index, masks[some], masks, [fewer])

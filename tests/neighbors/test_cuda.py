@@ -46,7 +46,7 @@ def _everything(x: IndexedPoints, y: IndexedPoints, engine: Engine) -> list[torc
             counts.reals_per_fake_ball,
         ]
     nearest = nearest_between(x, y, 4, engine=engine)[1]
-    assert all(table.device == x.device for table in (*radii, *tables, nearest))
+    assert all(table.device == x.features.device for table in (*radii, *tables, nearest))
     return [table.cpu() for table in (*radii, *tables, nearest)]
 
 

@@ -170,7 +170,7 @@ def test_tile_size_and_number_of_threads_change_nothing(rng, monkeypatch):
     x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="clusters")
     sides = resampled(x, stream=0), resampled(y, stream=1)
     before = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
-    monkeypatch.setattr(resample, "_ROWS", 7)
+    monkeypatch.setattr(resample, "ROWS", 7)
     monkeypatch.setattr(resample, "_MASSES", 3)
     monkeypatch.setattr(resample, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back

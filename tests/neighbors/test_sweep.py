@@ -8,7 +8,6 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, sq_distance
 from torch import Tensor
 
 from genpr.distributed import Communicator
-
 from genpr.neighbors.engine import Engine, Search, Workers, in_steps
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.search import Pairs, row_blocks, sweep

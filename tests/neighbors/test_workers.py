@@ -21,7 +21,7 @@ def test_results_are_in_the_order_of_the_items(count, items, use_threads):
     use_threads(count)
     with Workers.on(CPU) as workers:
         assert list(workers.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
-        assert list(workers.map(str, "ab")) == ["a", "b"]  # again
+        assert list(workers.map("{}".format, "ab")) == ["a", "b"]  # again
 
 
 @counts
