@@ -109,11 +109,11 @@ class Projection:
         center = sample.sort(dim=0).values[(len(sample) - 1) // 2]
         norms = (sample.double() - center).square_().sum(dim=1).sqrt()
         moved = norms[norms > 0]
-        typical = moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm()
-        scale = _power_of_two_near(1.0 / float(typical)) if typical > 0 else 1.0
-        largest = float(center.abs().max())
-        if largest * scale > _MAX_SHIFT:
-            scale = _power_of_two_near(_MAX_SHIFT / largest)
+        typical = float(moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm())
+        largest, exponent = float(center.abs().max()), 0
+        if typical > 0:
+            exponent = round(math.log2(min(1 / typical, _MAX_SHIFT / largest if largest else math.inf)))
+        scale = 2.0 ** min(max(exponent, -126), 126)  # float32 multiplies by these exactly
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
         return cls(center, scale, None, none)
 
@@ -154,11 +154,6 @@ def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
     """At most `count` rows of n, as indices."""
     count = min(n, count)
     return torch.arange(count, device=device) * n // count
-
-
-def _power_of_two_near(value: float) -> float:
-    exponent = round(math.log2(value))
-    return 2.0 ** min(max(exponent, -126), 126)  # float32 multiplies by these exactly
 
 
 _log = logging.getLogger(__name__)

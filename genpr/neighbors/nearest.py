@@ -196,23 +196,18 @@ def first_reach(
     Among themselves, rows with k copies are settled: their reach is -inf, and the copies are the second result,
     (n, k) int64, which holds -1 for all other rows; with `points` it is (n, 0).
     """
-    others, coordinates = rows if points is None else points, rows.coordinates
+    others, coordinates, device = rows if points is None else points, rows.coordinates, rows.features.device
     joins, total = coordinates.joins_bands, len(others.features)
-    tiles = search.engine.tiles(coordinates.width, rows.features.device)
+    tiles = search.engine.tiles(coordinates.width, device)
     few = min(max(_FIRST_ROWS[0], total // 16), _FIRST_ROWS[1])
     if joins:  # a large tile gives every row a reach that about 60 rows are within
-        spread = evenly_spaced(
-            total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), rows.features.device
-        )
+        spread = evenly_spaced(total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), device)
         limit = max(1, tiles.rows * tiles.columns // len(spread))
-    elif points is None:
-        spread, limit = (
-            evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), rows.features.device),
-            min(tiles.rows, few),
-        )
-        central = _central(rows)
+    elif points is not None:
+        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), device), tiles.rows
     else:
-        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), rows.features.device), tiles.rows
+        spread, limit = evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), device), min(tiles.rows, few)
+        central = _central(rows)
 
     def reach_of(block: Tensor) -> tuple[Tensor, Tensor]:
         columns = spread if joins else _near(block, rows, points, k, spread)

@@ -114,10 +114,8 @@ class ReplicateBalls:
         size = torch.cat([block.size for block in blocks])
         last = size.cumsum(dim=0) - 1
         bits = torch.cat([block.bits for block in blocks], dim=1)
-        reach, reaches = (
-            torch.cat([block.reach for block in blocks], dim=1)[:, place],
-            dict[BallKind, Reach](),
-        )
+        reach = torch.cat([block.reach for block in blocks], dim=1)[:, place]
+        reaches = dict[BallKind, Reach]()
         for ball in balls:
             least, most = reach[ks.index(ball.k)].unbind(dim=1)
             if not ball.clipped:
@@ -194,13 +192,8 @@ class _Entries:
         held = (tables != 0).any(dim=3).sum(dim=2)
         is_enough = held[-1] <= index.shape[1]
         enough, short = is_enough.nonzero()[:, 0], rows[~is_enough]
-        rows, index, own, held, tables = (
-            rows[enough],
-            index[enough],
-            own[enough],
-            held[:, enough],
-            tables[:, enough],
-        )
+        rows, index, own = rows[enough], index[enough], own[enough]
+        held, tables = held[:, enough], tables[:, enough]
         sq = pad(sq[enough], (0, 1), value=torch.inf)
         # The last distances at which all halves of a row hold, and at which any does.
         ends = torch.stack([(tables == own[:, None]).all(dim=3).sum(dim=2), held], dim=2) - 1
@@ -312,11 +305,8 @@ class ReplicateCounter:
                 reaches.append(upper.masked_fill(most == -torch.inf, -torch.inf))
             for (_, rows), side in self._sides.items():
                 if rows == "own":  # its listed pairs, whose distances are known
-                    step = at_once(_LISTED, _BYTES_PER_PAIR, side.most.device)
-                    batches = [
-                        side.balls.near.at(slice(start, start + step))
-                        for start in range(0, len(side.balls.near.i), step)
-                    ]
+                    step, near = at_once(_LISTED, _BYTES_PER_PAIR, side.most.device), side.balls.near
+                    batches = [near.at(slice(at, at + step)) for at in range(0, len(near.i), step)]
                     count = partial(self._count_side, side)
                     deque(search.workers.map(count, self._communicator.share(batches)), maxlen=0)
         self.reaches = reaches[0], reaches[1]
@@ -331,11 +321,9 @@ class ReplicateCounter:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        pairs, most = (
-            Pairs(*map(torch.cat, zip(*self._waiting, strict=True))),
-            at_once(1, _BYTES_PER_PAIR, self._real.features.device),
-        )
+        pairs = Pairs(*map(torch.cat, zip(*self._waiting, strict=True)))
         self._waiting.clear()
+        most = at_once(1, _BYTES_PER_PAIR, pairs.i.device)
         for start in range(0, len(pairs.i), most):
             self._count(pairs.at(slice(start, start + most)))
 
