@@ -412,7 +412,7 @@ def witnessed_diversity(counts: Memberships, k: int) -> float:
 
 
 def _find_realism(
-    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance | None
+    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance
 ) -> MetricValue | None:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
@@ -424,7 +424,7 @@ def _find_realism(
 
 
 def _find_rarity(
-    real: Neighborhood, _fake: Neighborhood, counts: Memberships, k: int, _advance: Advance | None
+    real: Neighborhood, _fake: Neighborhood, counts: Memberships, k: int, _advance: Advance
 ) -> MetricValue | None:
     """Mean percentile, among all real radii, of the smallest real ball around each fake in at least one ball."""
     from genpr.metrics.realism import rarity as rarity_of
@@ -438,7 +438,7 @@ def _find_rarity(
 
 
 def _find_authenticity(
-    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance | None
+    real: Neighborhood, fake: Neighborhood, _counts: Memberships, k: int, advance: Advance
 ) -> MetricValue:
     """Share of fakes that are farther from their nearest real than that real is from another real."""
     from genpr.metrics.realism import authentic

@@ -151,7 +151,7 @@ class PairwiseMetric(NeighborMetric):
     """A metric of neighbors that memberships do not give. Its balls are closed whatever the rule for ties."""
 
     # The metric, for a k; None where it is undefined. It reports pairs of rows that it searched
-    find: Callable[[Neighborhood, Neighborhood, Memberships, int, Advance | None], MetricValue | None]
+    find: Callable[[Neighborhood, Neighborhood, Memberships, int, Advance], MetricValue | None]
     pairs: Callable[[int, int], int] = lambda _n, _m: 0  # how many these are, for n reals and m fakes
     ball: Callable[[int], BallKind]  # the ball around each real that it needs, for a k
     smallest: bool = False  # whether it needs the smallest such ball around each fake

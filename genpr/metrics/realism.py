@@ -20,7 +20,7 @@ from torch import Tensor
 
 from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
 from genpr.neighbors.distance import of_pairs, sq_distances, square_roots
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, progress_counter
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, no_advance, progress_counter
 from genpr.neighbors.index import IndexedPoints, choose_projection, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import band_numbers, split_bands
@@ -59,7 +59,7 @@ def realism_of(
     queries: IndexedPoints,
     *,
     engine: Engine = ENGINE,
-    advance: Advance | None = None,
+    advance: Advance = no_advance,
 ) -> Tensor:
     """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius: (m,).
 
@@ -78,8 +78,7 @@ def realism_of(
         ratios = search.workers.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (largest,) in zip(blocks, ratios, strict=True):
             best[block] = largest
-            if search.advance is not None:
-                search.advance(len(block) * len(points.features))
+            search.advance(len(block) * len(points.features))
     return square_roots(best)
 
 
@@ -122,7 +121,7 @@ class _Scan:
             lowest = (_sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)).clamp_(min=NO_FLOOR)
             i, at, keys, doubts = find(lowest[None], self._points.coordinates, [band])
             j = band[at]
-            near = (keys + doubts) * (-2.0 / scale**2) <= _sq_reach(self._sq_radii[j], best[i])
+            near = self._points.coordinates.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]
 
     def _lift(self, best: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:

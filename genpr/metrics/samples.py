@@ -87,6 +87,6 @@ def sample_rows(
     return fakes, reals
 
 
-def _nearest(queries: IndexedPoints, points: IndexedPoints, advance: Advance | None) -> Nearest:
+def _nearest(queries: IndexedPoints, points: IndexedPoints, advance: Advance) -> Nearest:
     index, sq = nearest_between(queries, points, 1, advance=advance)
     return index[:, 0], sq[:, 0]

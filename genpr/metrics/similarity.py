@@ -117,8 +117,7 @@ class RankCounter:
             for rows, first, values in self._scorer.tiles():
                 for items in self._items(rows):
                     self._count(items, rows.start, first, values)
-                if advance is not None:
-                    advance(values.numel())
+                advance(values.numel())
 
     def count_pools(self, pools: Tensor, progress: PairProgress | None, budget: int | None) -> None:
         """Against the candidates of each query, (q, p) int64 on the CPU, -1 for none, by the definition."""
@@ -134,8 +133,7 @@ class RankCounter:
                 item_of[self._query[items] - start] = items
                 item = item_of[row]
                 self._decide(item[item >= 0], scores[item >= 0])
-            if advance is not None:
-                advance(len(row))
+            advance(len(row))
 
     def _items(self, rows: slice) -> Iterator[Tensor]:
         """Relevant ones of some queries, at most one of each at a time."""

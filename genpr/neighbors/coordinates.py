@@ -63,6 +63,10 @@ class Coordinates(ABC):
         """All q, (n, w)."""
         return self.at(torch.arange(len(self.slack), device=self.slack.device))
 
+    def sq_lower(self, keys: Tensor) -> Tensor:
+        """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
+        return keys.double() * (-2.0 / self.scale**2)
+
     def sq_gap(self, rows: Tensor, others: Coordinates, columns: Tensor) -> Tensor:
         """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the features, (p,) float64."""
         gap = 2 * (self.slack[rows] + others.slack[columns])

@@ -16,7 +16,7 @@ from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, profile_of
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance, profile_of
 from genpr.neighbors.index import IndexedPoints, choose_projection, is_suitable
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
@@ -87,7 +87,7 @@ class Neighborhood:
         *,
         ties: Ties = "closed",
         keep: int = 0,
-        advance: Advance | None = None,
+        advance: Advance = no_advance,
     ) -> Neighborhood:
         """Balls around (n, d) `features`, in the projection in which they are found at the lowest cost.
 
@@ -105,7 +105,7 @@ class Neighborhood:
         ties: Ties = "closed",
         keep: int = 0,
         engine: Engine = ENGINE,
-        advance: Advance | None = None,
+        advance: Advance = no_advance,
     ) -> Neighborhood:
         """Balls around indexed points, all found in one search; `keep` is the length of the lists."""
         features, keep, balls = points.features, min(keep, len(points.features) - 1), tuple(balls)
@@ -150,7 +150,7 @@ class Neighborhood:
             raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
 
     def of_fakes(
-        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance | None = None
+        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
     ) -> Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
@@ -169,7 +169,7 @@ class Neighborhood:
         *,
         smallest_of: BallKind | None = None,
         consumers: Sequence[PairConsumer] = (),
-        advance: Advance | None = None,
+        advance: Advance = no_advance,
     ) -> Memberships:
         """Memberships of these reals and of `fakes` in each other's balls."""
         rows, n, m = self.rows_of(real_balls), len(self.points.features), len(fakes.points.features)
@@ -258,7 +258,7 @@ def cross_counts(
     ties: Ties = "closed",
     engine: Engine = ENGINE,
     consumers: Sequence[PairConsumer] = (),
-    advance: Advance | None = None,
+    advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real.features), len(fake.features), real.features.device

@@ -34,10 +34,14 @@ PairProgress = Callable[[int, int], None]
 """Progress callback of users, called with the number of row pairs done and the total."""
 
 
-def progress_counter(total: int, progress: PairProgress | None) -> Advance | None:
-    """A callback that adds up the pairs processed and reports the sum to `progress`, if there is one."""
+def no_advance(_pairs: int) -> None:
+    """Ignore progress."""
+
+
+def progress_counter(total: int, progress: PairProgress | None) -> Advance:
+    """A callback that adds up the pairs processed and reports the sum to `progress`."""
     if progress is None:
-        return None
+        return no_advance
     report, done = progress, 0
 
     def advance(pairs: int) -> None:
@@ -190,7 +194,7 @@ class Engine:
 
     @contextmanager
     def search(
-        self, device: torch.device, advance: Advance | None = None, **inputs: object
+        self, device: torch.device, advance: Advance = no_advance, **inputs: object
     ) -> Iterator[Search]:
         """Begin a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
         communicator = self.communicator()
@@ -229,7 +233,7 @@ class Search:
 
     engine: Engine
     workers: Workers
-    advance: Advance | None = None
+    advance: Advance = no_advance
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers, profile_of
+from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers, no_advance, profile_of
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
 from genpr.validation import Ties
@@ -272,7 +272,7 @@ def nearest_between(
     k: int,
     *,
     engine: Engine = ENGINE,
-    advance: Advance | None = None,
+    advance: Advance = no_advance,
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k) of the points nearest to each query; the lower index if equally far.
 

@@ -181,8 +181,7 @@ def sweep(
             yield from next(results)
         left -= len(block)
         within = len(block) * left + len(block) * (len(block) - 1) // 2
-        if search.advance is not None:
-            search.advance(within if others is None else len(block) * len(columns.features))
+        search.advance(within if others is None else len(block) * len(columns.features))
 
 
 def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
@@ -252,11 +251,11 @@ class _Scanner:
         i, j, keys, doubts = map(torch.cat, zip(*self.waiting, strict=True))
         self.waiting.clear()
         self.held = 0
-        unit, device = -2.0 / self.rows.projection.scale**2, i.device
+        device = i.device
 
         def in_reach(batch: slice) -> Pairs:
             row, column = i[batch], j[batch]
-            sq_lower = (keys[batch] + doubts[batch]) * unit
+            sq_lower = self.rows.coordinates.sq_lower(keys[batch] + doubts[batch])
             near = sq_lower <= torch.maximum(self.row_sq_reach[row], self.column_sq_reach[column])
             if self.number_of is not None:  # in one direction
                 a, b = self.number_of[row], self.number_of[column]
@@ -264,7 +263,8 @@ class _Scanner:
             at = near.nonzero()[:, 0]
             row, column = row[at], column[at]
             gap = self.rows.coordinates.sq_gap(row, self.columns.coordinates, column)
-            return Pairs(row, column, sq_lower[at], (keys[batch] - doubts[batch])[at] * unit + gap)
+            sq_upper = self.rows.coordinates.sq_lower((keys[batch] - doubts[batch])[at]) + gap
+            return Pairs(row, column, sq_lower[at], sq_upper)
 
         return in_steps(in_reach, len(i), profile_of(device).max_pairs, device)
 

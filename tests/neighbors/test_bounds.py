@@ -49,8 +49,7 @@ _ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _on
 def _limits(x: IndexedPoints, y: IndexedPoints, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds on all squared distances, (n, m)."""
     rows, columns = torch.arange(len(x.features)), torch.arange(len(y.features))
-    keys = keys_of(x.coordinates.queries(rows), y.coordinates.columns(columns)).double()
-    lower = keys * (-2.0 / x.projection.scale**2)
+    lower = x.coordinates.sq_lower(keys_of(x.coordinates.queries(rows), y.coordinates.columns(columns)))
     return lower, lower + x.coordinates.sq_gap(rows[:, None], y.coordinates, columns)
 
 

@@ -91,7 +91,7 @@ def test_product_of_left_and_right_gives_keys(kind, rng):
     rows = torch.arange(30)
     left, right = points.coordinates.queries(rows), points.coordinates.columns(rows)
     true = sq_distances(features, features)
-    lower = (left @ right.T).double() * (-2.0 / points.projection.scale**2)
+    lower = points.coordinates.sq_lower(left @ right.T)
     assert (lower <= true).all()
     assert (true <= lower + points.coordinates.sq_gap(rows[:, None], points.coordinates, rows)).all()
     before = {name: getattr(points.coordinates, name).clone() for name in TENSORS}

@@ -86,7 +86,7 @@ def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     lowest = torch.full((1, len(features)), -(2.0**124)).double()
     i, j, keys, doubts = find(lowest, points.coordinates, [every])
     assert torch.equal(torch.stack([i, j]), torch.stack(all_pairs(len(features), len(features))))
-    lower = (keys + doubts) * (-2.0 / points.projection.scale**2)
+    lower = points.coordinates.sq_lower(keys + doubts)
     assert (lower <= true[i, j]).all()
     assert (lower + points.coordinates.sq_gap(i, points.coordinates, j) >= true[i, j]).all()
     near, lower, upper = coordinates.nearest(every, coordinates, every, 5, tile)
