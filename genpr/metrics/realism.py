@@ -74,8 +74,8 @@ def realism_of(
     with engine.search(points.features.device, advance, features=points, queries=queries) as search:
         rows = engine.tiles(points.coordinates.width, points.features.device).rows
         everything = torch.arange(len(queries.features), device=queries.features.device)
-        blocks = search.workers.broadcast(list(torch.split(everything, rows)))
-        ratios = search.workers.map_shared(lambda block: (scan.block(block),), blocks)
+        blocks = search.broadcast(list(torch.split(everything, rows)))
+        ratios = search.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (largest,) in zip(blocks, ratios, strict=True):
             best[block] = largest
             search.advance(len(block) * len(points.features))

@@ -20,7 +20,7 @@ from genpr.neighbors.bounds import (
     sq_norms_of,
 )
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import Tiles, Workers, profile_of
+from genpr.neighbors.engine import ENGINE, Tiles, profile_of
 
 FindKeys = Callable[[Tensor, "Coordinates", Sequence[Tensor]], tuple[Tensor, Tensor, Tensor, Tensor]]
 """Finds every pair of a block with a key of at least `lowest`, (b, r) float64 for b bands of the columns of other coordinates.
@@ -115,8 +115,8 @@ class ProjectedCoordinates(Coordinates):
             if augmented is not None:
                 augmented[block, :-2] = some.coordinates
 
-        with Workers.on(device) as workers:
-            deque(workers.map(put, blocks_of(features)), maxlen=0)
+        with ENGINE.search(device) as search:
+            deque(search.map(put, blocks_of(features)), maxlen=0)
         if augmented is not None:
             augmented[:, -2], augmented[:, -1] = -half_floors, 1
         return cls(features, center, scale, width, half_floors, slack, residual, augmented)

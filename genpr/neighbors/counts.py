@@ -16,7 +16,7 @@ from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Workers, no_advance, profile_of
+from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Search, no_advance, profile_of
 from genpr.neighbors.index import IndexedPoints, choose_projection, is_suitable
 from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
@@ -120,16 +120,16 @@ class Neighborhood:
         with engine.search(points.features.device, advance, **inputs) as search:
             sq_reach, copies = first_reach(points, most, search)
             near = DirectedPairs.from_pairs(closest_pairs(points, most, sq_reach, search), sq_reach)
-            settled, workers = copies[:, 0] >= 0, search.workers
-            lists = _lists(features, near, copies[:, :keep], workers)
+            settled = copies[:, 0] >= 0
+            lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
                 near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
-            near = near.resolved(features, ks, workers)
+            near = near.resolved(features, ks, search)
             table = near.smallest(near.sq_lower, ks[-1])
             table[settled] = 0
             sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
             without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
-            in_degrees = near.in_degrees(features, without, ties, workers)
+            in_degrees = near.in_degrees(features, without, ties, search)
             if ties == "closed" and settled.any():
                 in_degrees += _settled_copies(features, settled)
             elif ties == "strict":  # if there is no k-th neighbor without the row, all rows are equal
@@ -218,11 +218,11 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
     return torch.stack(radii)
 
 
-def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, workers: Workers) -> NeighborLists:
+def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, search: Search) -> NeighborLists:
     """Lists from `near`, as long as `copies` (n, keep) is wide; rows with copies get these."""
     if not copies.shape[1]:
         return NeighborLists(copies, copies.double())
-    sq = workers.map_pairs(near_sq_distances, features, features, near.row, near.other)
+    sq = search.map_pairs(near_sq_distances, features, features, near.row, near.other)
     places, is_settled = near.positions(sq, copies.shape[1]), copies[:, :1] >= 0
     index = pad(near.other, (0, 1), value=-1)[places].where(~is_settled, copies)
     return NeighborLists(index, pad(sq, (0, 1), value=torch.inf)[places].masked_fill(is_settled, 0))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -198,11 +198,18 @@ class Engine:
     ) -> Iterator[Search]:
         """Begin a search, whose `inputs` (indexed points, options) must be equal on all ranks that share it."""
         communicator = self.communicator()
-        if communicator.size > 1:
+        if inputs and communicator.size > 1:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
-        with plain_arithmetic(device), Workers.on(device, communicator) as workers:
-            yield Search(self, workers, advance)
+        count, pool = torch.get_num_threads() if device.type == "cpu" else 1, None
+        with plain_arithmetic(device), ExitStack() as stack:
+            if count > 1:
+                stack.enter_context(torch_threads(1))
+                pool = ThreadPoolExecutor(
+                    count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
+                )
+                stack.callback(pool.shutdown, cancel_futures=True)
+            yield Search(self, advance, device, communicator, count, pool)
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """Tiles for products of `width` terms on `device`."""
@@ -229,40 +236,19 @@ ENGINE = Engine()
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search in progress: its tiles, its threads and processes, and whom it reports to."""
+    """A search in progress: the threads and processes that share its work, and whom it reports to.
 
-    engine: Engine
-    workers: Workers
-    advance: Advance = no_advance
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Thread pool with as many workers as torch uses threads; on a GPU, work runs in the calling thread.
-
-    Threads of one torch operation wait for each other at the end of every loop. With many small operations, and another
-    process on one of the cores, this took twenty times as long as one operation per thread.
+    There are as many threads as torch uses; on a GPU, work runs in the calling thread. Threads of one torch operation wait
+    for each other at the end of every loop. With many small operations, and another process on one of the cores, this
+    took twenty times as long as one operation per thread.
     """
 
+    engine: Engine
+    advance: Advance
     device: torch.device
     communicator: Communicator
     count: int  # of threads that work
     pool: ThreadPoolExecutor | None  # None for the calling thread
-
-    @classmethod
-    @contextmanager
-    def on(cls, device: torch.device, communicator: Communicator | None = None) -> Iterator[Self]:
-        """Workers until the end of the block, in which operations of the calling thread use one thread, too."""
-        count = torch.get_num_threads() if device.type == "cpu" else 1
-        with ExitStack() as stack:
-            pool = None
-            if count > 1:
-                stack.enter_context(torch_threads(1))
-                pool = ThreadPoolExecutor(
-                    count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
-                )
-                stack.callback(pool.shutdown, cancel_futures=True)
-            yield cls(device, communicator or SINGLE_PROCESS, count, pool)
 
     def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in the order of `items`, of which a bounded number is in progress at any time."""
@@ -283,7 +269,7 @@ class Workers:
     ) -> Iterator[tuple[Tensor, ...]]:
         """As `map`, but each process computes its share of the `items`, which are equal on all processes.
 
-        Results are tensors on the device of the workers.
+        Results are tensors on the device of the search.
         """
         communicator = self.communicator
         if communicator.size == 1:

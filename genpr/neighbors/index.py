@@ -21,7 +21,7 @@ from torch import Tensor
 from genpr.content_order import content_hash
 from genpr.memory import free_memory
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
-from genpr.neighbors.engine import Workers, plain_arithmetic, profile_of
+from genpr.neighbors.engine import ENGINE, plain_arithmetic, profile_of
 from genpr.neighbors.engine_cuda import RoundedCoordinates, are_precise, rounding_on
 
 # Maximum number of distances from rows to centers.
@@ -247,8 +247,8 @@ def choose_projection(features: Tensor, k: int) -> Projection:
         return projection
     with plain_arithmetic(features.device):
         halves = _halves(features)
-        with Workers.on(features.device) as workers:
-            fitted, judged = workers.map(
+        with ENGINE.search(features.device) as search:
+            fitted, judged = search.map(
                 lambda half: _Sample.from_features(features, half, projection, k), halves
             )
         if fitted is None or judged is None:

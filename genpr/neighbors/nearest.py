@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, Workers, no_advance, profile_of
+from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, no_advance, profile_of
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
 from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
 from genpr.validation import Ties
@@ -65,7 +65,8 @@ class DirectedPairs:
     def from_pairs(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
         """Every pair in both directions, if it may be within the reach (n,) of its first row."""
         i, j, n = pairs.i, pairs.j, len(sq_reach)
-        there, back = ((pairs.sq_lower <= sq_reach[rows]).nonzero()[:, 0] for rows in (i, j))
+        there = (pairs.sq_lower <= sq_reach[i]).nonzero()[:, 0]
+        back = (pairs.sq_lower <= sq_reach[j]).nonzero()[:, 0]
         row, other = torch.cat([i[there], j[back]]), torch.cat([j[there], i[back]])
         order = (row * n + other).argsort()  # an order that does not depend on where a pair was found
         row, at = row[order], torch.cat([there, back])[order]
@@ -91,7 +92,7 @@ class DirectedPairs:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
         return pad(values, (0, 1), value=torch.inf)[self.positions(values, k)]
 
-    def resolved(self, features: Tensor, ks: Sequence[int], workers: Workers) -> DirectedPairs:
+    def resolved(self, features: Tensor, ks: Sequence[int], search: Search) -> DirectedPairs:
         """Verify pairs until the k-th smallest lower bound of each row is the k-th squared distance, for all `ks`.
 
         It lies between the k-th smallest lower and the k-th smallest upper bound. A pair whose bounds are both
@@ -103,23 +104,23 @@ class DirectedPairs:
             is_open |= (self.sq_lower <= highest[self.row, k - 1]) & (
                 self.sq_upper >= lowest[self.row, k - 1]
             )
-        return self._verified(features, is_open, workers)
+        return self._verified(features, is_open, search)
 
-    def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, workers: Workers) -> Tensor:
+    def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, search: Search) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
         inside = torch.le if ties == "closed" else torch.lt
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
         for radii in sq_radii:
             of_row = radii[self.row]
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
-        sq = self._verified(features, is_open, workers).sq_lower
+        sq = self._verified(features, is_open, search).sq_lower
         contained = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
         return torch.stack([others.bincount(minlength=len(self.size)) for others in contained])
 
-    def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> DirectedPairs:
+    def _verified(self, features: Tensor, is_open: Tensor, search: Search) -> DirectedPairs:
         at = is_open.nonzero()[:, 0]
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
-        exact = workers.map_pairs(
+        exact = search.map_pairs(
             partial(of_pairs, sq_distances), features, features, self.row[at], self.other[at]
         )
         sq_lower[at] = sq_upper[at] = exact
@@ -177,7 +178,7 @@ def closest_pairs(
     closest = ClosestPairs.empty(sq_reach, k, is_within=is_within)
     for pairs in sweep(rows, sq_reach, search, sharpen, None if is_within else (others, nothing)):
         closest.add(pairs)
-    found, communicator = closest.pairs(), search.workers.communicator
+    found, communicator = closest.pairs(), search.communicator
     if communicator.size == 1:
         return found
     # A pair that a rank left out is beyond the reach given by k other pairs, which the rank kept. So the pairs of all ranks
@@ -227,8 +228,8 @@ def first_reach(
             sq_reach[at], copies[at] = -torch.inf, near[at]
         return sq_reach, copies
 
-    blocks = search.workers.broadcast(row_blocks(rows, torch.zeros_like(coordinates.slack), limit))
-    reaches, copies = zip(*search.workers.map_shared(reach_of, blocks), strict=True)
+    blocks = search.broadcast(row_blocks(rows, torch.zeros_like(coordinates.slack), limit))
+    reaches, copies = zip(*search.map_shared(reach_of, blocks), strict=True)
     place = torch.cat(blocks).argsort()
     return torch.cat(reaches)[place], torch.cat(copies)[place]
 
@@ -282,13 +283,13 @@ def nearest_between(
     with engine.search(points.features.device, advance, queries=queries, features=points, k=k) as search:
         some = _without_surplus(points.features, k)
         # From rank 0, so that all ranks use the same points.
-        kept = next(iter(search.workers.broadcast([] if some is None else [some])), None)
+        kept = next(iter(search.broadcast([] if some is None else [some])), None)
         if kept is not None:
             points = points.projection.place(points.features[kept])
         sq_reach, _ = first_reach(queries, k, search, points)
         pairs = closest_pairs(queries, k, sq_reach, search, points)
         x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
-        pairs = _first_k(pairs, search.workers.map_pairs(exact, x, y, pairs.i, pairs.j), k)
+        pairs = _first_k(pairs, search.map_pairs(exact, x, y, pairs.i, pairs.j), k)
     index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
     return index if kept is None else kept[index], sq
 
@@ -341,7 +342,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
         return NeighborLists(order[:, :length], sq[:, :length])
     queries = points.projection.place(x[rows])
     blocks = torch.split(everything[: len(rows)], _ROWS)
-    reaches = search.workers.map_shared(
+    reaches = search.map_shared(
         lambda block: (_first_reach_of_rows(points, rows, queries, block, length),), blocks
     )
     sq_reach = torch.cat([reach for (reach,) in reaches])
@@ -355,7 +356,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
     batches = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may have no pairs
     batches += sweep(queries, sq_reach, search, distances_of, (points, nothing))
     own = (torch.cat(each) for each in zip(*batches, strict=True))
-    i, j, sq = (torch.cat(search.workers.communicator.all_gather(each)) for each in own)
+    i, j, sq = (torch.cat(search.communicator.all_gather(each)) for each in own)
     # Of equally far points, the first is listed, whichever thread came first.
     nearest = _first_k(Pairs(i, j, sq, sq), sq, length)
     return NeighborLists(nearest.j.view(-1, length), nearest.sq_lower.view(-1, length))

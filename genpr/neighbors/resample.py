@@ -105,7 +105,7 @@ class ReplicateBalls:
         while len(rows):
             step = at_once(ROWS, (lists.index.shape[1] + 1) * BYTES_PER_ENTRY, rows.device)
             split = (torch.split(each, step) for each in (rows, lists.index, lists.sq))
-            added = list(search.workers.map(read, zip(*split, strict=True)))
+            added = list(search.map(read, zip(*split, strict=True)))
             blocks += added
             rows = torch.cat([block.short for block in added])
             if len(rows):
@@ -308,7 +308,7 @@ class ReplicateCounter:
                     step, near = at_once(_LISTED, _BYTES_PER_PAIR, side.most.device), side.balls.near
                     batches = [near.at(slice(at, at + step)) for at in range(0, len(near.i), step)]
                     count = partial(self._count_side, side)
-                    deque(search.workers.map(count, self._communicator.share(batches)), maxlen=0)
+                    deque(search.map(count, self._communicator.share(batches)), maxlen=0)
         self.reaches = reaches[0], reaches[1]
 
     def consume(self, pairs: Pairs) -> None:

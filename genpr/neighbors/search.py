@@ -141,12 +141,12 @@ def sweep(
         rows, columns = in_common_rounding(rows, columns)
     # Each tile holds memory for one thread.
     tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.features.device))
-    profile, workers, limit = profile_of(rows.features.device), search.workers, tiles.own.rows
+    profile, limit = profile_of(rows.features.device), tiles.own.rows
     if others is None:  # half of the products inside a block are redundant
         limit = min(limit, max(profile.min_block_rows, len(rows.features) // profile.blocks))
     # From rank 0, since memory and rounding may differ on other machines.
-    blocks = workers.broadcast(row_blocks(rows, sq_reach, limit))
-    numbers = workers.communicator.share(range(len(blocks)))
+    blocks = search.broadcast(row_blocks(rows, sq_reach, limit))
+    numbers = search.communicator.share(range(len(blocks)))
     number_of = None
     if others is None:
         number_of = torch.empty(len(rows.features), dtype=torch.int64, device=rows.features.device)
@@ -172,12 +172,12 @@ def sweep(
                 wanted[block] = True
             some = order[wanted[order]]
         tiled = split_bands(some, bands[some], tiles.own.columns, joined=joins)
-        is_last = not joins or workers.count > 1 or number == numbers[-1]
+        is_last = not joins or search.count > 1 or number == numbers[-1]
         return list(map(consume, scanners.own.scan(block, tiled, tiles.own, is_last)))
 
-    results, left = workers.map(scan, numbers), len(rows.features)
+    results, left = search.map(scan, numbers), len(rows.features)
     for number, block in enumerate(blocks):
-        if number % workers.communicator.size == workers.communicator.rank:
+        if number % search.communicator.size == search.communicator.rank:
             yield from next(results)
         left -= len(block)
         within = len(block) * left + len(block) * (len(block) - 1) // 2

@@ -13,7 +13,7 @@ from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts, sq_radii_of
 from genpr.neighbors.distance import near_sq_distances
-from genpr.neighbors.engine import ENGINE, Engine, Search, Workers
+from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
@@ -326,8 +326,8 @@ def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch)
     features = whole_numbers(rng, 100, 4)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
-    with Workers.on(CPU) as workers:
-        lists = search_again(points, rows, length, Search(ENGINE, workers))
+    with ENGINE.search(CPU) as search:
+        lists = search_again(points, rows, length, search)
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))
     assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()

@@ -8,7 +8,7 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, sq_distance
 from torch import Tensor
 
 from genpr.distributed import Communicator
-from genpr.neighbors.engine import Engine, Search, Workers, in_steps
+from genpr.neighbors.engine import Engine, Search, in_steps
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.search import Pairs, row_blocks, sweep
 
@@ -21,15 +21,15 @@ searches = pytest.mark.parametrize(("kind", "engine"), [*zip(SEARCH_KINDS, TILES
 def _pairs_within(
     points: IndexedPoints, sq_reach: Tensor, engine: Engine, consume=lambda pairs: pairs
 ) -> list[Pairs]:
-    with Workers.on(CPU) as workers:
-        return list(sweep(points, sq_reach, Search(engine, workers), consume))
+    with engine.search(CPU) as search:
+        return list(sweep(points, sq_reach, search, consume))
 
 
 def _pairs_between(
     x: IndexedPoints, y: IndexedPoints, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
 ) -> list[Pairs]:
-    with Workers.on(CPU) as workers:
-        return list(sweep(x, x_sq_reach, Search(engine, workers), lambda pairs: pairs, (y, y_sq_reach)))
+    with engine.search(CPU) as search:
+        return list(sweep(x, x_sq_reach, search, lambda pairs: pairs, (y, y_sq_reach)))
 
 
 def _joined(found: list[Pairs]) -> Pairs:
@@ -72,11 +72,10 @@ def test_ranks_together_find_all_pairs(kind, rng, monkeypatch):
     true, between = _true("off_center", "within"), _true("off_center", "between")
     sq_reach, communicator, found = _mixed_reaches(true, rng), Communicator(), ([], [])
     reaches = _mixed_reaches(between, rng), _mixed_reaches(between.T, rng)
-    monkeypatch.setattr(Workers, "broadcast", lambda _self, tensors: tensors)
+    monkeypatch.setattr(Search, "broadcast", lambda _self, tensors: tensors)
     for communicator.rank in range(3):
         communicator.size = 3
-        with Workers.on(CPU, communicator) as workers:
-            search = Search(TILES[0], workers)
+        with Engine(7, 64, lambda: communicator).search(CPU) as search:
             found[0].extend(sweep(x, sq_reach, search, lambda pairs: pairs))
             found[1].extend(sweep(x, reaches[0], search, lambda pairs: pairs, (y, reaches[1])))
     _assert_within(_collected(found[0], *true.shape, true), true, sq_reach)

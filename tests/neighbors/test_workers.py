@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from genpr.neighbors.engine import Workers
+from genpr.neighbors.engine import ENGINE
 
 CPU = torch.device("cpu")
 counts = pytest.mark.parametrize("count", [1, 2, 5])
@@ -19,9 +19,9 @@ def use_threads():
 @pytest.mark.parametrize("items", [0, 1, 3, 40])
 def test_results_are_in_the_order_of_the_items(count, items, use_threads):
     use_threads(count)
-    with Workers.on(CPU) as workers:
-        assert list(workers.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
-        assert list(workers.map("{}".format, "ab")) == ["a", "b"]  # again
+    with ENGINE.search(CPU) as search:
+        assert list(search.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
+        assert list(search.map("{}".format, "ab")) == ["a", "b"]  # again
 
 
 @counts
@@ -33,8 +33,8 @@ def test_work_runs_concurrently_in_single_threaded_workers(count, use_threads):
         together.wait()
         return torch.get_num_threads(), threading.get_ident()
 
-    with Workers.on(CPU) as workers:
-        done = list(workers.map(work, range(count)))
+    with ENGINE.search(CPU) as search:
+        done = list(search.map(work, range(count)))
     assert {threads for threads, _ in done} == {1}
     assert len({ident for _, ident in done}) == count
     assert torch.get_num_threads() == count
@@ -50,16 +50,16 @@ def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
             raise ValueError("three")
         return item
 
-    with pytest.raises(ValueError, match="three"), Workers.on(CPU) as workers:
-        list(workers.map(work, range(50)))
+    with pytest.raises(ValueError, match="three"), ENGINE.search(CPU) as search:
+        list(search.map(work, range(50)))
     assert torch.get_num_threads() == count
 
 
 @counts
 def test_work_runs_without_gradients_and_in_plain_float32(count, use_threads):
     use_threads(count)
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers.on(CPU) as workers:
-        state = workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), ENGINE.search(CPU) as search:
+        state = search.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
         seen = set(state)
     assert seen == {(False, False)}
     assert torch.is_grad_enabled()
