@@ -111,10 +111,9 @@ def test_coco30k_pins_the_number_of_prompts_and_the_recipe(of_twelve, weights, t
     for prompts in (PROMPTS[:11], [*PROMPTS, "more"], [[each, f"{each}s"] for each in PROMPTS], pairs):
         with raising(DataError, "prompt-count", "coco30k needs 12 prompts"):
             genpr.align(wide, prompts, **options)
+    pinned = ({"prefix": ""}, {"prepare": "none"}, {"extractor": "clip-vit-l-14"})
     for other, code in (
-        ({"prefix": ""}, "protocol-pinned"),
-        ({"prepare": "none"}, "protocol-pinned"),
-        ({"extractor": "clip-vit-l-14"}, "protocol-pinned"),
+        *((each, "protocol-pinned") for each in pinned),
         ({"protocol": "adm"}, "protocol-without-prompts"),
         ({"protocol": "coco"}, "unknown-protocol"),
     ):

@@ -55,13 +55,7 @@ def test_answers_may_be_python_objects_in_order():
 
 @pytest.mark.parametrize(
     ("cell", "recall", "failed"),
-    [
-        ("cat;dog", 1, 0),
-        ("cat, dog", 1, 0),
-        ("dog", 0.5, 0),
-        ('["cat"]', 0.5, 0),
-        (" ", None, 1),
-    ],
+    [("cat;dog", 1, 0), ("cat, dog", 1, 0), ("dog", 0.5, 0), ('["cat"]', 0.5, 0), (" ", None, 1)],
 )
 def test_cells_of_found_entities_are_lists_of_names(tmp_path, cell, recall, failed):
     quoted = cell.replace('"', '""')
@@ -108,8 +102,6 @@ def test_metadata_of_geneval_is_read(tmp_path):
 
 
 NAMES = ["dog", "salt and pepper", "Washington, D.C."]
-
-
 CELLS = [";".join(NAMES), json.dumps(NAMES).replace('"', '""')]
 
 

@@ -20,7 +20,7 @@ from genpr.images.formats import (
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
-PNG = encode(SMALL)
+PNG, JPEG = encode(SMALL), SAMPLES["jpeg"]
 # The image types of IANA and Apache in Debian's list, which `mimetypes` reads where it is installed, and those of Python itself.
 LISTED = """
 apng avci avcs avif azv b16 bmp btf btif cdr cdt cgm cpt cr2 crw djv djvu dpx drle dwg dxf emf erf exr fbs fit fits fpx fst fts g3
@@ -58,16 +58,16 @@ def error_of(item) -> ImageError:
     return raised(ImageError, lambda: decode(item.read(), name=item.name, policy=DecodePolicy()))
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_file_with_the_suffix_of_an_image_counts_as_one(stored, suffix):
-    is_read, data = suffix in READABLE_SUFFIXES, b"\1\2\3 no signature"
-    for source in stored({"a.png": PNG, f"b{suffix.upper()}": data}):
-        good, bad = source
-        assert Path(bad.name).name == f"b{suffix.upper()}"
-        error = error_of(bad)
-        assert error.code == ("image-unreadable" if is_read else "image-unsupported")
-        assert is_read or "convert it to PNG" in str(error)
-        assert good.read() == PNG
+def test_files_with_the_suffix_of_an_image_count_as_some(stored):
+    files = {f"{suffix.upper()}": b"\1\2\3 no signature" for suffix in SUFFIXES}
+    for source in stored({"a.png": PNG} | {f"b{suffix}": data for suffix, data in files.items()}):
+        found = {Path(item.name).name.removeprefix("b"): item for item in source}
+        assert found.pop("a.png").read() == PNG
+        assert found.keys() == files.keys()
+        for suffix, item in found.items():
+            error, is_read = error_of(item), suffix.lower() in READABLE_SUFFIXES
+            assert error.code == ("image-unreadable" if is_read else "image-unsupported")
+            assert is_read or "convert it to PNG" in str(error)
 
 
 FTYP = b"\0\0\0\x1cftyp"
@@ -166,18 +166,13 @@ def test_no_suffix_is_of_an_image_and_of_something_else():
 @pytest.mark.parametrize(
     "data",
     [
+        *(b"", b"text", b"{}", b"P2X", b"BM and more text", b"%PDF-1.7\n", b"PK\3\4", b"\x93NUMPY\1\0"),
         *(
-            b"",
-            b"text",
-            b"{}",
-            b"P2X",
-            b"BM and more text",
-            b"%PDF-1.7\n",
-            b"PK\3\4",
-            b"\x93NUMPY\1\0",
             bytes(3000),
+            b"<!DOCTYPE html><svg></svg>",
+            b"<?xml version='1.0'?><html><svg>",
+            b"RIFF\0\0\0\0WAVEfmt ",
         ),
-        *(b"<!DOCTYPE html><svg></svg>", b"<?xml version='1.0'?><html><svg>", b"RIFF\0\0\0\0WAVEfmt "),
         *(FTYP + b"isom\0\0\2\0isomiso2avc1mp41", b"\x80\2}q\0.", b"GIF", b"\xff\xd8"),
     ],
 )
@@ -196,14 +191,7 @@ def test_unread_image_is_treated_as_damaged_ones_by_on_bad(tmp_path, capsys):
             (tmp_path / role / f"{index:02d}.png").write_bytes(data)
     (tmp_path / "fake" / "x.jp2").write_bytes(STARTS["JPEG 2000"][0])
     (tmp_path / "fake" / "notes.txt").touch()
-    score = [
-        "score",
-        *(str(tmp_path / role) for role in ("real", "fake")),
-        "--extractor",
-        "pixels",
-        "--k",
-        "1",
-    ]
+    score = f"score {tmp_path}/real {tmp_path}/fake --extractor pixels --k 1".split()
     assert run([*score, "-q", "--no-control", "--no-intervals", "--on-bad", "skip", "--max-bad", "0.1"]) == 0
     assert "12 images of" in (out := capsys.readouterr().out)
     assert ", 1 left out, 1 other file passed over (.txt 1)" in out
@@ -243,15 +231,9 @@ def test_plain_tiff_is_read():
         (changed(t259=[12345]), "12345"),
         (changed(t254=[1], t330=[100]), "preview"),
         (changed(t50706=[1]), "camera"),
-        (
-            SAMPLES["jpeg"].replace(b"\xff\xc0\0\x11\x08", b"\xff\xc1\0\x11\x0c"),
-            "JPEG compression of 12 bits",
-        ),
-        (
-            SAMPLES["jpeg"].replace(b"\xff\xc0\0\x11\x08", b"\xff\xc3\0\x11\x10"),
-            "lossless JPEG compression of 16",
-        ),
-        (SAMPLES["jpeg"].replace(b"\xff\xc0\0\x11", b"\xff\xf7\0\x11"), "JPEG-LS"),
+        (JPEG.replace(b"\xff\xc0\0\x11\x08", b"\xff\xc1\0\x11\x0c"), "JPEG compression of 12 bits"),
+        (JPEG.replace(b"\xff\xc0\0\x11\x08", b"\xff\xc3\0\x11\x10"), "lossless JPEG compression of 16"),
+        (JPEG.replace(b"\xff\xc0\0\x11", b"\xff\xf7\0\x11"), "JPEG-LS"),
         (SAMPLES["bmp"][:30] + b"\4" + SAMPLES["bmp"][31:], "BMP compression (4)"),
     ],
 )
