@@ -88,7 +88,7 @@ def _adversarial(family: str, d: int, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(rows).float()
 
 
-@pytest.mark.parametrize("d", [1, 2, 7, 64, 3000])
+@pytest.mark.parametrize("d", [2, 64, 3000])
 @pytest.mark.parametrize("family", _FAMILIES)
 @kinds
 def test_bounds_hold_on_adversarial_rows(d, family, kind, rng):

@@ -157,9 +157,8 @@ def _assert_equal(found: list[Tensor], expected: list[np.ndarray]) -> None:
             np.testing.assert_array_equal(one.cpu(), other)
 
 
-@rounded
 @pytest.mark.parametrize("case", HARD)
-@pytest.mark.parametrize("differences_from", [0, 64])
+@pytest.mark.parametrize(("kind", "differences_from"), [*zip(ROUNDED, (0, 64), strict=True)])
 def test_decisions_equal_those_of_the_oracle(case, kind, differences_from, set_sizes):
     set_sizes(differences_from=differences_from)
     real, fake = HARD[case][::2], np.concatenate([HARD[case][1::2], HARD[case][:9]])

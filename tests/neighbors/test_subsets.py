@@ -45,8 +45,7 @@ def covered(sq, k, ties):
     return inside.any(axis=0)
 
 
-@pytest.mark.parametrize("listed", [0, 1, 5, 60])
-@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize(("ties", "listed"), [*zip(TIES * 2, (0, 1, 5, 60), strict=True), ("strict", 5)])
 @pytest.mark.parametrize(("size", "spread"), [(10, 9), (25, 9), (40, 2), (59, 1)])
 def test_share_equals_that_of_separate_subsets(rng, size, spread, ties, listed):
     """Integers, so that many others are equally far; lists of any length."""
