@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.distributed import SINGLE_PROCESS, Communicator, current_communicator
+from genpr.distributed import Communicator, current_communicator
 from genpr.memory import tile_budget
 from genpr.notices import emit_notice
 from genpr.runtime import is_out_of_memory, state_guard, torch_threads

@@ -109,7 +109,6 @@ def test_prompts_must_match_the_images(tmp_path, names, code, words):
     [
         ("p.csv", "file,prompt\n", "prompts-damaged"),
         ("p.csv", "a.png,a cat, a dog\n", "prompts-damaged"),
-        ("p.csv", "a.png,\0\n", "prompts-damaged"),
         ("p.csv", 'a.png,"a cat\n', "bad-csv"),
         ("p.csv", "a.png,cat\nb.png, \n", "prompt-empty"),
         ("p.csv", "a.png,cat\na.png,cat\n", "prompt-repeated"),
@@ -122,10 +121,9 @@ def test_prompts_must_match_the_images(tmp_path, names, code, words):
         ("p.jsonl", '{"file": "a.png", "prompt": ["a", "a"]}', "prompt-repeated"),
         ("p.json", '{"a.png": "\\ud800"}', "prompts-damaged"),
         ("p.json", '{"a.png": 3}', "prompts-damaged"),
-        ("p.json", '{"a.png": "cat", "a.png": "dog"}', "prompts-damaged"),
         ("p.json", '{"images": [], "annotations": [{"image_id": 1, "caption": "a"}]}', "prompts-damaged"),
     ],
-    ids=range(17),
+    ids=range(15),
 )
 def test_damaged_prompt_files_are_errors(tmp_path, name, content, code):
     with pytest.raises(DataError) as caught:

@@ -90,14 +90,9 @@ def test_feature_files_record_decoding_options_and_differences_are_reported(
 
 
 def test_reference_statistics_of_other_decoding_options_are_reported(folders, tmp_path):
-    record = {
-        "format": "genpr.statistics/1",
-        "source": "x",
-        "count": 9,
-        "extractors": {"mu": None},
-        "images_sha256": None,
-    }
-    record = json.dumps(record | {"decoder": {"pillow": "1", "prepare": "resize:8"}})
+    facts = {"format": "genpr.statistics/1", "source": "x", "count": 9, "extractors": {"mu": None}}
+    decoder = {"pillow": "1", "prepare": "resize:8"}
+    record = json.dumps(facts | {"images_sha256": None, "decoder": decoder})
     np.savez(tmp_path / "x.npz", mu=np.zeros(736), sigma=np.eye(736), genpr=np.array(record))
     options = OPTIONS | {"k": None, "metrics": ["fd"], "reference_statistics": tmp_path / "x.npz"}
     for rule, is_told in (("none", True), ("resize:8", False), ("resize:9", True)):

@@ -225,17 +225,10 @@ def test_repeated_scores_leak_no_files_or_threads_and_equal_those_of_a_new_evalu
     assert found[0] != found[2]
 
 
-@pytest.fixture
-def damaged(write_images, rng):
-    """Pixels of 60 images, and a folder of these and a damaged one."""
+def test_images_left_out_of_held_out_reals_and_modes_are_reported(write_images, rng):
     pixels = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
     folder = write_images("damaged", pixels)
     (folder / "x.png").write_bytes(b"\x89PNG")
-    return pixels, folder
-
-
-def test_images_left_out_of_held_out_reals_and_modes_are_reported(damaged):
-    pixels, folder = damaged
     options = {"extractor": "pixels", "device": "cpu", "on_bad": "skip", "max_bad": 0.1}
     for role, found in (
         ("held-out", genpr.score(pixels, pixels, held_out=folder, metrics=["c_t"], control=False, **options)),

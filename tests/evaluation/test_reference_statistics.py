@@ -151,7 +151,7 @@ def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, change_protocol)
     assert found["fd"] == frechet_distance(*given)
 
 
-@pytest.mark.parametrize("name", ["precision", "kd", "c_t", "authenticity"])
+@pytest.mark.parametrize("name", ["precision", "kd", "mind", "c_t", "authenticity"])
 def test_without_images_only_distances_are_computed(fake, whole, name):
     held_out = {"held_out": fake} if name == "c_t" else {}
     with raising(UsageError, "no-images-in-statistics", "give images"):

@@ -178,9 +178,8 @@ def test_npy_that_is_truncated_while_it_is_read_is_an_error(tmp_path, rng, kept)
     items = iter(open_source(path))
     next(items).read()
     os.truncate(path, kept if kept >= 0 else path.stat().st_size + kept)
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, "array-damaged"):
         [item.read() for item in items]
-    assert caught.value.code == "array-damaged"
 
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])

@@ -114,10 +114,8 @@ def test_float32_is_not_copied(features, tmp_path):
     ],
 )
 def test_invalid_feature_arrays_are_errors(given, came, cause):
-    with pytest.raises(FeatureError, match=rf"fake must be a 2-D array .* but is {came}.*{cause}") as error:
+    with raising(FeatureError, "feature-shape", rf"fake must be a 2-D array .* but is {came}.*{cause}"):
         check_features(given, "fake")
-    assert error.value.code == "feature-shape"
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

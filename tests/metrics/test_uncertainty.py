@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from raising import raising
 from scipy import stats
 from sklearn.metrics import fbeta_score
 
@@ -28,16 +29,12 @@ KS |= {"density": 4, "symmetric_precision": 2}
 COUNT = 6
 
 
-def sides_of(real: NDArray, fake: NDArray, device: str = "cpu", ties: str = "closed"):
-    sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
-    placed = list(map(Projection.around(sets[0]).place, sets))
-    return tuple(Neighborhood.from_points(points, [BallKind(1)], ties=ties, keep=64) for points in placed)
-
-
 def values_of(
     real: NDArray, fake: NDArray, ks=KS, device="cpu", ties="closed", **options
 ) -> dict[str, torch.Tensor]:
-    sides = sides_of(real, fake, device, ties)
+    sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
+    placed = map(Projection.around(sets[0]).place, sets)
+    sides = [Neighborhood.from_points(points, [BallKind(1)], ties=ties, keep=64) for points in placed]
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
     cross_counts(sides[0].points, sides[1].points, consumers=[halves.counter])
     return halves.values()
@@ -193,9 +190,8 @@ def test_other_names_are_no_f_scores(name):
 
 @pytest.mark.parametrize("name", ["f0", "f0.0", "f1000001", "f" + "9" * 400])
 def test_invalid_beta_is_an_error(name):
-    with pytest.raises(UsageError, match="beta must be positive") as caught:
+    with raising(UsageError, "bad-beta", "beta must be positive"):
         beta_of(name)
-    assert caught.value.code == "bad-beta"
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])

@@ -88,15 +88,3 @@ def test_projection_chosen_on_the_gpu_gives_equal_results(gpu, rng, monkeypatch)
         assert is_suitable(y, 5)
         results.append(_everything(x, y, Engine()))
     _assert_equal(*results)
-
-
-@pytest.mark.parametrize("copies", [1, 9])
-def test_empty_results_are_on_the_gpu(copies, rng):
-    features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
-    points = Projection.around(features).place(features)
-    k = min(5, copies)
-    radii = sq_radii(points, [k], engine=Engine(16, 16))
-    nothing = torch.full_like(radii, -torch.inf)
-    counts = cross_counts(points, points, real_sq_radii=nothing, engine=Engine(16, 16))
-    assert not counts.real_balls_per_fake.any()
-    assert radii.is_cuda

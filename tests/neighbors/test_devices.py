@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from search_cases import SEARCH_KINDS, place, sq_radii
@@ -29,30 +28,21 @@ class _DeviceCheck(TorchFunctionMode):
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("copies", [1, 8])
-def test_all_tensors_are_created_on_the_device_of_the_data(kind, copies, rng, set_sizes):
+def test_tensors_are_created_on_the_device_of_the_data_and_of_its_type(kind, copies, rng, set_sizes):
     # Empty portions, too, must be on the device of the data, which only a GPU would check.
     set_sizes(min_pairs=1)
-    x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
-    engine, check = Engine(16, 16), _DeviceCheck()
-    with check:
-        radii = sq_radii(x, [3], engine=engine)
-        nearest_between(x, y, 3, engine=engine)
-        cross_counts(x, y, real_sq_radii=radii, engine=engine)
-        cross_counts(x, y, real_sq_radii=torch.full_like(radii, -torch.inf), engine=engine)
-    assert not check.seen
-
-
-@pytest.mark.parametrize("kind", SEARCH_KINDS)
-def test_default_dtype_changes_nothing(kind, rng):
-    real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
+    sets, engine, check = rng.normal(size=(2, 6, 5)).repeat(copies, axis=1), Engine(16, 16), _DeviceCheck()
 
     def search():
-        x, y = place(real, fake, kind=kind)
-        engine = Engine(16, 16)
-        radii = sq_radii(x, [3], engine=engine)
-        counts = cross_counts(x, y, real_sq_radii=radii, engine=engine)
-        nearest = nearest_between(x, y, 3, engine=engine)
-        return [radii, counts.real_balls_per_fake, counts.fakes_per_real_ball, *nearest]
+        x, y = place(*torch.from_numpy(sets).float(), kind=kind)
+        with check:
+            radii = sq_radii(x, [3], engine=engine)
+            some, none = (
+                cross_counts(x, y, real_sq_radii=each, engine=engine)
+                for each in (radii, torch.full_like(radii, -torch.inf))
+            )
+            nearest = nearest_between(x, y, 3, engine=engine)
+        return [radii, some.real_balls_per_fake, none.fakes_per_real_ball, *nearest]
 
     expected = search()
     torch.set_default_dtype(torch.float64)
@@ -60,6 +50,7 @@ def test_default_dtype_changes_nothing(kind, rng):
         found = search()
     finally:
         torch.set_default_dtype(torch.float32)
+    assert not check.seen
     for one, other in zip(expected, found, strict=True):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)

@@ -2,7 +2,7 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from search_cases import KINDS, projection_of, sq_distances
+from search_cases import KINDS, projection_of
 
 from genpr.neighbors.bounds import NO_FLOOR, represent
 from genpr.neighbors.index import Projection
@@ -82,20 +82,3 @@ def test_recomputed_coordinates_equal_those_that_slack_covers(value, rng, set_si
     expected = represent(features[rows], coordinates.center, coordinates.scale, None)
     assert torch.equal(coordinates.queries(rows)[:, :-2], expected.coordinates)
     assert torch.equal(coordinates.slack[rows], expected.slack)
-
-
-@kinds
-def test_product_of_left_and_right_gives_keys(kind, rng):
-    features = torch.from_numpy(rng.normal(5, 1, (30, 6))).float()
-    points = projection_of(features, kind).place(features)
-    rows = torch.arange(30)
-    left, right = points.coordinates.queries(rows), points.coordinates.columns(rows)
-    true = sq_distances(features, features)
-    lower = points.coordinates.sq_lower(left @ right.T)
-    assert (lower <= true).all()
-    assert (true <= lower + points.coordinates.sq_gap(rows[:, None], points.coordinates, rows)).all()
-    before = {name: getattr(points.coordinates, name).clone() for name in TENSORS}
-    left.zero_()
-    right.zero_()
-    for name, tensor in before.items():
-        assert torch.equal(getattr(points.coordinates, name), tensor)

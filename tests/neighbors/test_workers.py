@@ -9,24 +9,18 @@ CPU = torch.device("cpu")
 counts = pytest.mark.parametrize("count", [1, 2, 5])
 
 
-@pytest.fixture
-def use_threads():
-    """Set the number of threads, which a fixture of all tests restores."""
-    return torch.set_num_threads
-
-
 @counts
 @pytest.mark.parametrize("items", [0, 1, 3, 40])
-def test_results_are_in_the_order_of_the_items(count, items, use_threads):
-    use_threads(count)
+def test_results_are_in_the_order_of_the_items(count, items):
+    torch.set_num_threads(count)  # a fixture of all tests restores it
     with ENGINE.search(CPU) as search:
         assert list(search.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
         assert list(search.map("{}".format, "ab")) == ["a", "b"]  # again
 
 
 @counts
-def test_work_runs_concurrently_in_single_threaded_workers(count, use_threads):
-    use_threads(count)
+def test_work_runs_concurrently_in_single_threaded_workers(count):
+    torch.set_num_threads(count)  # a fixture of all tests restores it
     together = threading.Barrier(count, timeout=20)
 
     def work(_):
@@ -42,8 +36,8 @@ def test_work_runs_concurrently_in_single_threaded_workers(count, use_threads):
 
 
 @counts
-def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
-    use_threads(count)
+def test_errors_of_the_work_are_raised_and_threads_restored(count):
+    torch.set_num_threads(count)  # a fixture of all tests restores it
 
     def work(item):
         if item == 3:
@@ -56,8 +50,8 @@ def test_errors_of_the_work_are_raised_and_threads_restored(count, use_threads):
 
 
 @counts
-def test_work_runs_without_gradients_and_in_plain_float32(count, use_threads):
-    use_threads(count)
+def test_work_runs_without_gradients_and_in_plain_float32(count):
+    torch.set_num_threads(count)  # a fixture of all tests restores it
     with torch.no_grad(), torch.autocast("cpu", enabled=False), ENGINE.search(CPU) as search:
         state = search.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
         seen = set(state)

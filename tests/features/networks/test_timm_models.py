@@ -126,21 +126,6 @@ def test_size_and_pooling_equal_those_of_fd_loss(model, poolings, side, tmp_path
     assert len(keys) == len(poolings.split())
 
 
-def test_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
-    import timm
-
-    state = state_of("test_vit")
-    name = "timm:test_vit@100@cls@torch-bicubic-antialias"
-    extractor = load_extractor(name, weights=save(state, tmp_path / "w.safetensors"), device="cpu")
-    images = torch.from_numpy(rng.integers(0, 256, (2, 3, 100, 100), dtype=np.uint8))
-    network = timm.create_model("test_vit", num_classes=0, img_size=112).eval()  # 7 x 7 patches of 16 pixels
-    grid = timm.layers.resample_abs_pos_embed(state["pos_embed"], [7, 7], num_prefix_tokens=1, antialias=True)
-    network.load_state_dict({key: {**state, "pos_embed": grid}[key] for key in network.state_dict()})
-    padded = F.pad((images / 255 - 0.5) / 0.5, (0, 12, 0, 12))
-    with torch.inference_mode():
-        torch.testing.assert_close(extractor(images), network.forward_features(padded)[:, 0])
-
-
 @pytest.mark.parametrize(
     ("model", "variant", "has"),
     [
@@ -154,9 +139,8 @@ def test_vision_transformer_is_padded_to_whole_patches(tmp_path, rng):
 )
 def test_unsupported_pooling_and_size_are_errors(model, variant, has, tmp_path):
     weights = save(state_of(model), tmp_path / "w.safetensors")
-    with pytest.raises(UsageError, match=has) as caught:
+    with raising(UsageError, "unsupported-model", has):
         load_extractor(f"timm:{model}@{variant}", weights=weights, device="cpu")
-    assert caught.value.code == "unsupported-model"
 
 
 def test_weights_without_a_published_hash_are_reported(tmp_path, write_images, rng):

@@ -66,14 +66,6 @@ def test_number_of_compared_images_is_recorded(rng):
     assert halves.metrics["mind"].null == halves.control.values["mind"] > 0
 
 
-def test_mean_and_covariance_are_insufficient(rng, tmp_path):
-    real, fake = drawn(rng, 60, 45, 4)
-    np.savez(tmp_path / "real.npz", mu=real.mean(axis=0), sigma=np.cov(real, rowvar=False))
-    with pytest.raises(UsageError) as caught:
-        score(tmp_path / "real.npz", fake, metrics=["fd", "mind"])
-    assert caught.value.code == "no-images-in-statistics"
-
-
 @pytest.mark.parametrize(
     ("sides", "options", "error"),
     [

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
 from genpr import DataError, UsageError
 from genpr.conditional.recognition import calibrate
@@ -170,9 +171,8 @@ def test_halves_do_not_depend_on_readable_answers():
     ids=range(5),
 )
 def test_invalid_input_is_an_error(expected, options, code):
-    with pytest.raises((DataError, UsageError)) as caught:
+    with raising((DataError, UsageError), code):
         entity_set_metrics(expected, [{"a"}] if expected else [], **options)
-    assert caught.value.code == code
 
 
 def cases(rng, n=400, offsets=(0.0, 3.0, -5.0), gap=3.0):
@@ -228,6 +228,5 @@ def test_rates_are_measured_on_held_out_images():
 
 @pytest.mark.parametrize(("value", "code"), [(torch.nan, "bad-scores"), (0.0, "no-thresholds")])
 def test_invalid_answers_are_errors(value, code):
-    with pytest.raises(DataError) as caught:
+    with raising(DataError, code):
         calibrate(torch.full((3, 2), value), torch.zeros(3, 2, dtype=torch.bool), "ab")
-    assert caught.value.code == code
