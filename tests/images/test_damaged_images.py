@@ -80,3 +80,11 @@ def test_kind_of_a_file_that_is_not_an_image_is_named(data, cause):
     error = refused_image(data)
     assert error.code == "image-unreadable"
     assert cause in str(error)
+
+
+def test_flipped_bit_in_a_jpeg_scan_is_not_detected():
+    data = encode(noise(32, 32), "JPEG")
+    at = data.index(b"\xff\xda") + 200
+    flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    before, after = (decode(each, name="x", policy=POLICY) for each in (data, flipped))
+    assert (before.pixels != after.pixels).any(), "it decodes, and to other pixels"

@@ -64,6 +64,13 @@ def test_every_count_equals_the_oracle(case, k, ties):
     assert (int((counts > 0).sum()) / len(fake), int(counts.sum()) / (k * len(fake))) == expected[::2]
 
 
+@pytest.mark.parametrize("case", ["binary_grid_full_of_ties", "near_duplicates", "outlier_in_both"])
+def test_counts_are_equivariant_to_permutations_of_rows(case, rng):
+    real, fake = feature_cases.make(case)
+    counts, order = KNNManifold.fit(real).count(fake), rng.permutation(len(fake))
+    assert KNNManifold.fit(rng.permutation(real)).count(fake[order]).tolist() == counts[order].tolist()
+
+
 def test_f_score_is_the_weighted_harmonic_mean():
     assert PrecisionRecall(0.5, 1.0).f_score() == pytest.approx(2 / 3)
     assert PrecisionRecall(0.5, 1.0).f_score(beta=2) == pytest.approx(5 / 6)
