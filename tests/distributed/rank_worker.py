@@ -148,8 +148,8 @@ def embedded(folder):
         genpr.score(*sides, **options, **few)
     except BadImagesError as error:
         named = [[str(error), each.code, each.path] for each in error.bad]
-    pixels = np.random.default_rng(0).integers(0, 256, (70, 16, 16, 3), dtype=np.uint8)
-    batches = iter([pixels[:33], pixels[33:40], pixels[40:]])
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    batches = iter([pixels[:17], pixels[17:24], pixels[24:]])
     gabor = genpr.load_extractor("gabor", device="cpu")
     rows = genpr.embed(batches, gabor, batch_size=6)
     few = genpr.embed(pixels[:3], gabor, batch_size=6)

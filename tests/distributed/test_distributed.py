@@ -39,7 +39,7 @@ def free_port() -> int:
 def images(folder: Path) -> None:
     """Real and fake images of two sizes in several blocks of 16; two of the real files are not images."""
     rng = np.random.default_rng(3)
-    for name, count in (("real", 43), ("fake", 24)):
+    for name, count in (("real", 35), ("fake", 20)):
         (folder / name).mkdir()
         for number in range(count):
             side = 24 if number % 5 else 17
@@ -161,7 +161,7 @@ def test_scores_of_three_ranks_equal_those_of_one_process(jobs):
 def test_features_of_two_ranks_equal_those_of_one_process(jobs):
     assert_same(jobs, "embedded", [2])
     found = jobs.found("embedded-2")[0]
-    assert found["cached"] == [41, 24, 0]  # each rank wrote its images to the cache that both read
+    assert found["cached"] == [33, 20, 0]  # each rank wrote its images to the cache that both read
     assert len(found["bad"]) == 2
     assert "002.png" in found["bad"][0][0] + found["bad"][0][2]
 
