@@ -130,20 +130,6 @@ def mean_of(values):
     return lambda weights: weights @ values / weights.sum(dim=1)
 
 
-def test_halves_have_half_of_the_units_and_are_complementary():
-    seen = []
-
-    def watch(weights):
-        seen.append(weights)
-        return weights.sum(dim=1)
-
-    assert (halved(watch, 30) == 15).all()
-    weights = torch.cat(seen)
-    assert weights.shape == (100, 30)
-    assert (weights[::2] + weights[1::2] == 1).all()
-    assert len({tuple(row.tolist()) for row in weights}) > 90
-
-
 def test_standard_error_of_a_mean_equals_the_usual_formula():
     values = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     usual = float(values.std()) / 20

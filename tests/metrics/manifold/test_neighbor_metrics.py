@@ -272,6 +272,9 @@ class CountingTiles(Tiles):
         return Tiles.non_negative(self, left, right)
 
 
+WITHOUT_RECALL = {name: k for name, k in KS.items() if name in BALLS and "recall" not in name}
+
+
 class TestWork:
     N, M = 70, 50
     REAL, FAKE, CROSS = 2 * 70**2, 2 * 50**2, 70 * 50  # a first reach, and the sweep; one sweep between
@@ -283,11 +286,7 @@ class TestWork:
             ({"complement_precision": 5}, 0, FAKE + CROSS),
             ({"complement_precision": 3, "precision": 3, "symmetric_precision": 5}, REAL, FAKE + CROSS),
             ({"rarity": 3, "precision": 5}, REAL, CROSS),
-            (
-                {name: k for name, k in KS.items() if name in BALLS and "recall" not in name},
-                REAL,
-                FAKE + CROSS,
-            ),
+            (WITHOUT_RECALL, REAL, FAKE + CROSS),
         ],
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
