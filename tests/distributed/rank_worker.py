@@ -141,7 +141,7 @@ def embedded(folder):
     sides, bad = (folder / "real", folder / "fake"), {"on_bad": "skip", "max_bad": 0.5}
     metrics = ["precision", "recall", "density", "coverage"]
     panel = genpr.score_panel(*sides, extractors=["gabor", "pixels"], metrics=metrics, **bad, **options)
-    options["extractor"] = "gabor"
+    options["extractor"] = "pixels"
     few = {"metrics": ["precision"], "control": False}
     again = genpr.score(*sides, **bad, **options, **few)
     try:

@@ -127,7 +127,7 @@ def jobs(tmp_path_factory):
         table = str(folder / f"rows-{size}.csv")
         args = ["score", *files, "--json", "--csv", table, "--device", "cpu"]
         jobs.add(f"cli-{size}", kind="cli", args=args, size=size, gpus=["a"] * size)
-    folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
+    folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "pixels", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
     jobs.add("differing", kind="python", name="differing", size=3)
     html = {"1": ["--html", str(folder / "page.html")]}

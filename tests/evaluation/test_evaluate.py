@@ -17,8 +17,8 @@ import genpr
 from genpr.errors import DataError, FeatureError, UsageError
 
 
-def gabor(real, fake, **options):
-    return genpr.score(real, fake, extractor="gabor", device="cpu", **options)
+def scored(real, fake, **options):
+    return genpr.score(real, fake, extractor="pixels", device="cpu", **options)
 
 
 def codes(result):
@@ -53,14 +53,14 @@ def test_evaluator_equals_score_and_embeds_reals_once(write_images, rng):
     fakes = [write_images(f"fake{i}", rng.integers(0, 200, (20, 8, 8, 3), dtype=np.uint8)) for i in range(2)]
     stages = []
     evaluator = genpr.Evaluator(
-        real, extractor="gabor", device="cpu", cache=False, progress=lambda stage, *_: stages.append(stage)
+        real, extractor="pixels", device="cpu", cache=False, progress=lambda stage, *_: stages.append(stage)
     )
     results = [evaluator.score(fake) for fake in fakes]
     assert [stage for stage, _ in groupby(stages)] == ["real", "neighbors"] + ["fake", "neighbors"] * 2
     assert stages.count("real") == 30
     assert stages.count("fake") == 40
     for fake, result in zip(fakes, results, strict=True):
-        assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
+        assert scored(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
 
 
 def test_weights_that_change_after_embedding_the_reals_are_an_error(rng):
@@ -82,7 +82,7 @@ def test_all_kinds_of_sources_give_the_same_score(write_images, tmp_path, rng):
     pixels = rng.integers(0, 256, (2, 25, 8, 8, 3), dtype=np.uint8)
     real, fake = write_images("real", pixels[0]), write_images("fake", pixels[1])
     quick = {"control": False, "intervals": False}
-    expected = gabor(real, fake, **quick).to_flat_dict()
+    expected = scored(real, fake, **quick).to_flat_dict()
     shutil.make_archive(str(tmp_path / "fake"), "zip", fake)
     shutil.make_archive(str(tmp_path / "fake"), "tar", fake)
     np.savez(tmp_path / "fake.npz", arr_0=pixels[1])
@@ -96,7 +96,7 @@ def test_all_kinds_of_sources_give_the_same_score(write_images, tmp_path, rng):
         str(fake),
     ]
     for source in sources:
-        assert gabor(real, source, **quick).to_flat_dict() == expected, source
+        assert scored(real, source, **quick).to_flat_dict() == expected, source
 
 
 def test_features_of_another_extractor_are_an_error(tmp_path):
@@ -121,7 +121,7 @@ def test_features_against_images_are_an_error_before_anything_is_embedded(write_
     images = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
     pair, stages = (images, rng.normal(size=(20, 4))), []
     with raising(FeatureError, "features-against-images"):
-        gabor(*pair[:: -1 if reverse else 1], progress=lambda *args: stages.append(args))
+        scored(*pair[:: -1 if reverse else 1], progress=lambda *args: stages.append(args))
     assert not stages
 
 
@@ -131,16 +131,16 @@ def test_gray_images_without_channels_are_not_taken_as_features(tmp_path, kind):
     np.save(tmp_path / "gray.npy", images)
     source = {"file": tmp_path / "gray.npy", "array": images, "tensor": torch.from_numpy(images)}[kind]
     with raising(DataError, "array-shape"):
-        gabor(source, source)
+        scored(source, source)
 
 
 def test_too_few_images_are_an_error_before_embedding(write_images, rng):
     stages = []
     folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
     with raising(DataError, "too-few-images", r"real \(.*\) has 5 images, but at least 6 are needed"):
-        gabor(folder, folder, progress=lambda *args: stages.append(args))
+        scored(folder, folder, progress=lambda *args: stages.append(args))
     assert not stages
-    assert gabor(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
+    assert scored(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
 
 
 # Options ----------------------------------------------------------------------------------------------------
@@ -166,15 +166,15 @@ def test_notices_report_duplicates_copies_and_sizes(write_images, rng):
     pixels = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
     real = write_images("real", pixels)
     copies = write_images("copies", np.concatenate([pixels[:5], pixels[:5], pixels[10:12]]))
-    result = gabor(real, copies, cache=False)
+    result = genpr.score(real, copies, extractor="gabor", device="cpu", cache=False)
     assert codes(result) == {"not-comparable", "small-sample", "unequal-n", "copied-reals", "duplicates"}
     assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
     (copied,) = (item.message for item in result.notices if item.code == "copied-reals")
     assert copied.startswith("12 of 12 fakes")
-    assert codes(gabor(copies, copies)) >= {"same-input", "duplicates"}
-    assert "same-input" in codes(gabor(real, real))
-    assert "duplicates" not in codes(gabor(real, real))
-    assert codes(gabor(real, real)) >= {"all-cached"}
+    assert codes(scored(copies, copies)) >= {"same-input", "duplicates"}
+    assert "same-input" in codes(scored(real, real))
+    assert "duplicates" not in codes(scored(real, real))
+    assert codes(scored(real, real)) >= {"all-cached"}
 
 
 def test_notices_of_sizes_name_the_smaller_sets_and_apply_to_them(rng):
@@ -199,7 +199,7 @@ def test_same_images_are_recognized_under_any_path(write_images, rng, tmp_path, 
         (tmp_path / "hard" / f"other-{path.name}").hardlink_to(path)
     monkeypatch.chdir(tmp_path)
     for other in (tmp_path / "link", tmp_path / "hard", "real/../real/"):
-        result = gabor(real, other)
+        result = scored(real, other)
         assert "same-input" in codes(result), other
         assert (result["precision"], result["recall"]) == (1, 1)
 

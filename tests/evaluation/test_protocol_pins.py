@@ -114,7 +114,7 @@ def test_seed_selects_rows_of_features_that_protocols_share(change_protocol, rng
 
 def test_pinned_preparation_is_used(change_protocol, pixels):
     change_protocol("prdc", prepare="resize:6")
-    options = {"extractor": "gabor", "device": "cpu", "control": False}
+    options = {"extractor": "pixels", "device": "cpu", "control": False}
     free, pinned = (genpr.score(*pixels, protocol=name, **options) for name in ("genpr", "prdc"))
     assert "prepare" not in free.real.decoder
     assert [side.decoder["prepare"] for side in (pinned.real, pinned.fake)] == ["resize:6"] * 2

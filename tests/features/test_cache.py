@@ -168,8 +168,8 @@ def pixels(rng):
 
 
 @pytest.fixture
-def gabor():
-    return genpr.load_extractor("gabor", device="cpu")
+def small():
+    return genpr.load_extractor("pixels", device="cpu")
 
 
 def embed_cached(folder, extractor, root):
@@ -177,11 +177,11 @@ def embed_cached(folder, extractor, root):
     return embed_source(open_source(folder), [(extractor, cache)])[0], cache
 
 
-def test_only_new_and_changed_images_are_embedded_at_any_path(write_images, pixels, gabor, tmp_path):
+def test_only_new_and_changed_images_are_embedded_at_any_path(write_images, pixels, small, tmp_path):
     folder = write_images("a", pixels)
-    first, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    first, cache = embed_cached(folder, small, tmp_path / "cache")
     written = (cache.folder / "key.json").stat()
-    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    second, _ = embed_cached(folder, small, tmp_path / "cache")
     assert (cache.folder / "key.json").stat().st_mtime_ns == written.st_mtime_ns, "writing is slow"
     assert (first.n_embedded, first.n_cached, second.n_embedded, second.n_cached) == (37, 0, 0, 37)
     assert torch.equal(first.features, second.features)
@@ -190,9 +190,9 @@ def test_only_new_and_changed_images_are_embedded_at_any_path(write_images, pixe
     shutil.copytree(folder, moved)
     (moved / "00003.png").rename(moved / "zzz.png")
     Image.fromarray(255 - pixels[5]).save(moved / "00005.png")
-    result, _ = embed_cached(moved, gabor, tmp_path / "cache")
+    result, _ = embed_cached(moved, small, tmp_path / "cache")
     assert (result.n_embedded, result.n_cached) == (1, 36)
-    assert torch.equal(result.features, embed_source(open_source(moved), [(gabor, None)])[0].features)
+    assert torch.equal(result.features, embed_source(open_source(moved), [(small, None)])[0].features)
 
 
 def test_libraries_that_are_switched_off_have_another_folder(tmp_path, monkeypatch):
@@ -209,29 +209,29 @@ def test_libraries_that_are_switched_off_have_another_folder(tmp_path, monkeypat
     assert opened(tmp_path).folder == usual
 
 
-def test_decoding_flags_are_cached(tmp_path, gabor):
+def test_decoding_flags_are_cached(tmp_path, small):
     folder = tmp_path / "a"
     folder.mkdir()
     Image.new("RGBA", (8, 8), (1, 2, 3, 4)).save(folder / "x.png")
     Image.new("CMYK", (8, 8)).save(folder / "y.jpg")
     for n_cached in (0, 2):
-        found, _ = embed_cached(folder, gabor, tmp_path / "cache")
+        found, _ = embed_cached(folder, small, tmp_path / "cache")
         assert (found.flags, found.n_cached) == ({"alpha-dropped": 1, "cmyk-converted": 1}, n_cached)
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "garbage"])
-def test_damaged_cache_file_is_reported_and_replaced(write_images, pixels, gabor, tmp_path, how):
+def test_damaged_cache_file_is_reported_and_replaced(write_images, pixels, small, tmp_path, how):
     folder = write_images("a", pixels)
-    first, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    first, cache = embed_cached(folder, small, tmp_path / "cache")
     (shard,) = cache.folder.glob("*.safetensors")
     whole = bytearray(shard.read_bytes())
     whole[-1] ^= 1
     shard.write_bytes({"flip": whole, "cut": whole[:-9], "garbage": b"x" * 5000}[how])
-    second, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    second, cache = embed_cached(folder, small, tmp_path / "cache")
     assert torch.equal(first.features, second.features)
     assert second.n_embedded == 37
     assert [item.code for item in cache.notices] == ["cache-discarded"]
-    assert embed_cached(folder, gabor, tmp_path / "cache")[0].n_cached == 37
+    assert embed_cached(folder, small, tmp_path / "cache")[0].n_cached == 37
 
 
 def test_another_extractor_or_device_never_shares_features(tmp_path):
@@ -242,14 +242,14 @@ def test_another_extractor_or_device_never_shares_features(tmp_path):
     assert len(folders) == 7
 
 
-def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gabor, tmp_path):
+def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, small, tmp_path):
     folder = write_images("a", pixels)
     good = (folder / "00002.png").read_bytes()
     (folder / "00002.png").write_bytes(good[:60])
     with pytest.raises(BadImagesError):
-        embed_cached(folder, gabor, tmp_path / "cache")
+        embed_cached(folder, small, tmp_path / "cache")
     (folder / "00002.png").write_bytes(good)
-    result, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    result, _ = embed_cached(folder, small, tmp_path / "cache")
     assert (result.n_embedded, result.n_cached) == (1, 36)
 
 
@@ -389,7 +389,7 @@ def test_removed_shard_is_a_miss(tmp_path, shards, is_indexed, monkeypatch):
 
 def test_score_is_correct_if_files_are_pruned_at_every_read(sides, monkeypatch, tmp_path):
     monkeypatch.setattr(cache_module, "SHARD_ROWS", 7)
-    options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
+    options = {"extractor": "pixels", "device": "cpu", "cache_dir": tmp_path / "cache"}
     expected = genpr.score(*sides, **options)
     load = cache_module.load_tensors
 
@@ -446,7 +446,7 @@ def test_score_may_exclude_its_fakes_from_the_cache(sides, tmp_path):
     def rows():
         return sum(folder.count_rows() for folder in find_folders(tmp_path / "cache"))
 
-    options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
+    options = {"extractor": "pixels", "device": "cpu", "cache_dir": tmp_path / "cache"}
     evaluator = genpr.Evaluator(sides[0], **options)
     assert rows() == 30
     left_out = evaluator.score(sides[1], cache=False)

@@ -23,7 +23,7 @@ N = 20
 SIDES = (1, 7, 19, 20, 21, 24, 27, 39, 40, 41, 79, 80, 81, 101)  # 24 x 27 scales to 20 x 22.5, which is 22
 SIZES = [*islice(product(SIDES, SIDES), 195), (5, 700), (700, 5), (33, 900), (900, 33), (161, 163)]
 MODES = ("RGB", "L", "RGBA", "LA", "P")
-OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 3}
+OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 3}
 
 
 def prepared(data, rule, **limits):
