@@ -29,7 +29,7 @@ def codes(result):
 
 
 def test_halves_of_real_digits_agree_and_a_missing_digit_reduces_recall_only(digits):
-    pixels, labels = (each[:500] for each in digits)
+    pixels, labels = (each[:400] for each in digits)
     features = genpr.embed(pixels[..., None].repeat(3, axis=3), genpr.load_extractor("gabor", device="cpu"))
     odd = np.arange(len(pixels)) % 2 == 1
     sets = {"odd": features[odd], "even": features[~odd], "even without 4": features[~odd & (labels != 4)]}

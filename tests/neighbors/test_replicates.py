@@ -185,7 +185,7 @@ def test_gpu_counts_of_every_half_equal_cpu_counts(rng, gpu, monkeypatch, listed
     if gpu is not None:
         gpu.by_shape = True
     monkeypatch.setattr(resample, "tile_budget", lambda _device: budget)
-    sets, requests = (whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5)), [*REQUESTS[::5], *OWN[::7]]
+    sets, requests = (whole_numbers(rng, 41, 4), whole_numbers(rng, 50, 4, 5)), [*REQUESTS[::7], *OWN[::11]]
     found, expected = (
         replicate_counts(*both_sides(sets, listed, count, device), requests) for device in ("cuda", "cpu")
     )
