@@ -7,7 +7,7 @@ from torch import Tensor
 from genpr.neighbors import engine as engine_module
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_differences_at
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import Engine, plain_arithmetic
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -100,3 +100,11 @@ def test_reduced_precision_of_the_user_is_disabled_inside_and_restored(rng):
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_plain_arithmetic_is_set_inside_and_restored():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with plain_arithmetic(CPU):
+            assert (torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()) == (False, False)
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
