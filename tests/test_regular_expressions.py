@@ -12,13 +12,20 @@ import time
 from pathlib import Path
 
 import genpr
-from genpr.images.formats import UNREAD_FORMATS
+from genpr.images.formats import _READ, UNREAD_FORMATS
 
 FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 2)
 FLAGS_AT |= {"compile": 1, "split": 3, "sub": 4}
 SIGNATURES = b"|".join(signature for _, _, signature in UNREAD_FORMATS if signature)
 # What expressions that are no literals are made of
-GIVEN = {"re": re, "fnmatch": fnmatch, "names": "a|b", "part": "a*b?[cd]*", "signature": SIGNATURES}
+GIVEN = {
+    "re": re,
+    "fnmatch": fnmatch,
+    "names": "a|b",
+    "part": "a*b?[cd]*",
+    "signature": SIGNATURES,
+    "_READ": _READ,
+}
 LENGTH = 2_000
 QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more
 
