@@ -514,7 +514,8 @@ def main() -> None:
     todo = [case for case in cases if not {*metrics} <= results.get(case, {}).keys()]
     # A fresh process has no threads of torch that a fork would break.
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        for case, found in zip(todo, pool.map(partial(measured, metrics=metrics, **run), todo), strict=True):
+        compute = pool.map if options.jobs > 1 else map
+        for case, found in zip(todo, compute(partial(measured, metrics=metrics, **run), todo), strict=True):
             results.setdefault(case, {}).update(found)
             if options.out is not None:
                 with options.out.open("a", encoding="utf-8") as file:

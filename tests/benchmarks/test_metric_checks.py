@@ -34,7 +34,6 @@ from metric_checks import (  # noqa: E402
 
 RECORDED = BENCHMARKS / "results" / "metric-checks.jsonl"
 CASES = [case for name, check in CHECKS.items() for curve in check.curves(name) for case in curve]
-ROWS = {f"{check} / {demand}": row for row, (check, demand, *_) in enumerate(DEMANDS)}
 
 
 def test_recorded_results_give_the_recorded_tables():
@@ -44,7 +43,7 @@ def test_recorded_results_give_the_recorded_tables():
 
 
 @pytest.mark.parametrize(
-    "case", [Case("mean+outlier", "outlier among the reals", 8, 0.0), Case("cube-n", "", 8, 100.0)]
+    "case", [Case("mean+outlier", "outlier among the reals", 8, 0.0), Case("cube-n-fake", "", 8, 100.0)]
 )
 def test_values_equal_recorded_ones(case):
     names = [name for names in KINDS.values() for name in names]
@@ -61,101 +60,9 @@ def test_marks_as_published():
         assert all(mark in {"F", *DEMANDS[row][2], *DEMANDS[row][3]} for row, mark in enumerate(marks))
 
 
-def fidelity(case):
-    """The value of an ideal fidelity metric."""
-    x, d = case.x, case.dimension
-    return {
-        "mean": lambda: 1 - abs(x) / {1: 6, 8: 3, 64: 1}[d],
-        "mean+outlier": lambda: 1 - abs(x) / {1: 6, 8: 3, 64: 1}[d],
-        "std": lambda: 1.0 if x <= 1 else 1 - math.log10(x) / {1: 3, 8: 1, 64: 0.5}[d],
-        "simultaneous": lambda: 1.0,
-        "sequential": lambda: 1.0,
-        "invention": lambda: min(1.0, 5 / x),
-        "hypersphere": lambda: 1 - abs(x - 1) / 0.9,
-        "cube-n": lambda: 0.2,
-        "cube-n-fake": lambda: 0.2,
-        "sphere-torus": lambda: 0.0,
-        "collapse": lambda: 1 - x / 5,
-        "scaling": lambda: 0.0,
-        "pareto": lambda: 1 - abs(x) / 6,
-        "disjoint": lambda: 0.0,
-        "discrete": lambda: float(case.scenario == "fakes rounded"),
-    }[case.check]()
-
-
-def low_diversity(case):
-    """The value of an ideal diversity metric that is low for fakes that are wider than the reals."""
-    special = {
-        "std": lambda: 1 - abs(math.log10(case.x)) / {1: 3, 8: 1, 64: 0.5}[case.dimension],
-        "simultaneous": lambda: 1 - 0.9 * case.x,
-        "sequential": lambda: 1 - case.x / 10,
-        "invention": lambda: min(1.0, case.x / 5),
-        "discrete": lambda: 0.0,
-    }
-    return special[case.check]() if case.check in special else fidelity(case)
-
-
-def high_diversity(case):
-    """The value of an ideal diversity metric that is high for fakes that are wider than the reals."""
-    special = {
-        "std": lambda: low_diversity(case) if case.x < 1 else 1.0,
-        "collapse": lambda: 1.0,
-        "discrete": lambda: float(case.scenario == "reals rounded"),
-    }
-    return special[case.check]() if case.check in special else low_diversity(case)
-
-
-def marks(function, kind):
-    """Mark of a metric with values `function(case)`, by demand."""
-    name = {"fidelity": "clipped_density", "diversity": "clipped_coverage"}[kind]
-    results = {case: {name: [function(case), 0.01]} for case in CASES}
-    return {demand: cell(results, row, name, repeats=10)[0] for demand, row in ROWS.items()}
-
-
-def test_ideal_metrics_meet_all_demands():
-    assert marks(fidelity, "fidelity") == dict.fromkeys(ROWS, "T")
-    split = ["std / bounds", "std / property", "collapse / property", "discrete / bounds"]
-    for function, way in ((low_diversity, "L"), (high_diversity, "H")):
-        assert marks(function, "diversity") == dict.fromkeys(ROWS, "T") | dict.fromkeys(split, way)
-
-
-def test_metric_that_mixes_both_variants_of_diversity_fails():
-    found = marks(lambda case: (high_diversity if case.dimension == 8 else low_diversity)(case), "diversity")
-    failed = {name for name, mark in found.items() if mark == "F"}
-    assert failed == {"std / bounds", "std / property", "collapse / property"}
-
-
-@pytest.mark.parametrize(("kind", "value"), [("fidelity", 1), ("fidelity", 0), ("diversity", 0)])
-def test_constant_metrics_meet_invariances_and_bounds_that_they_equal(kind, value):
-    found = {name for name, mark in marks(lambda _: value, kind).items() if mark != "F"}
-    assert len(found) == 11 + value
-    assert {"cube-n / D3", "cube-n-fake / D2", "sphere-torus / property", "scaling / D5"} <= found
-
-
 def test_value_that_is_not_finite_fails():
-    assert {*marks(lambda _: math.nan, "fidelity").values()} == {"F"}
-
-
-@pytest.mark.parametrize(
-    ("row", "truth", "x", "wrong"),
-    [
-        *[("std / bounds", fidelity, x, wrong) for x, wrong in ((1, 0.9), (1e-3, 0.9), (1e3, 0.1))],
-        ("simultaneous / bounds", fidelity, 1, 0.9),
-        ("sequential / bounds", fidelity, 9, 0.9),
-        *[("invention / bounds", fidelity, x, 0.9) for x in (1, 5)],
-        ("cube-n / property", fidelity, 10_000, 0.26),
-        ("sphere-torus / bounds", fidelity, 10_000, 0.06),
-        ("scaling / bounds", fidelity, 1e-3, 0.06),
-        ("disjoint / bounds", fidelity, 1000, 0.06),
-        *[("discrete / bounds", fidelity, x, wrong) for x, wrong in ((1, 0.06), (1000, 0.94))],
-        *[("invention / bounds", low_diversity, x, 0.9) for x in (5, 10)],
-        ("std / bounds", low_diversity, 1e-3, 0.1),
-    ],
-)
-def test_error_at_one_point_fails_the_check(row, truth, x, wrong):
-    kind = "fidelity" if truth is fidelity else "diversity"
-    found = marks(lambda case: wrong if math.isclose(case.x, x) else truth(case), kind)
-    assert found[row] == "F"
+    results = {case: {"clipped_density": [math.nan, 0.01]} for case in CASES}
+    assert {cell(results, row, "clipped_density", repeats=10)[0] for row in range(len(DEMANDS))} == {"F"}
 
 
 @pytest.mark.parametrize(
