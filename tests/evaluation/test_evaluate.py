@@ -14,7 +14,7 @@ from feature_files import save
 from raising import raising
 
 import genpr
-from genpr.errors import DataError, FeatureError, UsageError
+from genpr.errors import DataError, FeatureError, UsageError, WeightsError
 
 
 def scored(real, fake, **options):
@@ -132,6 +132,13 @@ def test_gray_images_without_channels_are_not_taken_as_features(tmp_path, kind):
     source = {"file": tmp_path / "gray.npy", "array": images, "tensor": torch.from_numpy(images)}[kind]
     with raising(DataError, "array-shape"):
         scored(source, source)
+
+
+def test_missing_weights_of_fakes_are_reported_before_any_real_is_read(write_images, rng):
+    real, fake = (write_images(name, rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)) for name in "rf")
+    next(Path(real).iterdir()).write_bytes(b"")
+    with raising(WeightsError, "weights-missing"):
+        genpr.score(real, fake, extractor="gabor", metrics=["precision", "is"], control=False)
 
 
 def test_too_few_images_are_an_error_before_embedding(write_images, rng):

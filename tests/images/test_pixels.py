@@ -108,6 +108,13 @@ def test_pixels_of_unknown_range_are_errors(data, what):
 # Large images -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("most", "flags"), [(255, ()), (256, ("16bit-scaled",))])
+def test_pixels_of_a_ppm_have_two_bytes_from_a_maximum_of_256_on(most, flags):
+    white = 3 * most.to_bytes(1 if most < 256 else 2, "big")
+    image = decoded(b"P6\n1 2\n%d\n" % most + bytes(len(white)) + white)
+    assert (image.flags, image.pixels.tolist()) == (flags, [[[0] * 3], [[255] * 3]])
+
+
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "pgm-16bit"])
 def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, monkeypatch):
     """Parts have two rows here, the last one has one; transparency may be in any part."""
