@@ -25,6 +25,7 @@ from genpr.features.source_features import (
     OpenedImages,
     OpenedInput,
     SourceFeatures,
+    check_known_number,
     check_same_kind,
     open_input,
     source_features,
@@ -142,6 +143,8 @@ class ScoreRun:
             check_same_kind(self.opened, opened)
         if self.labels is not None:
             self.labels.check(opened)
+        for role, source in (("real", self.opened), ("fake", opened)):
+            check_known_number(source, role, max(plan.needs[role].least for plan in self.plans))
         return opened
 
     def class_scorer(self, opened: OpenedInput, options: ClassOptions) -> ClassScorer:

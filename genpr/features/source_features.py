@@ -337,8 +337,7 @@ def source_features(
         if FROM_FILE in wanted:
             text = "the reference statistics do not name their extractor; declare it with --extractor"
             raise FeatureError(text, code="unlabeled-features", path=opened.source.name)
-        if (total := known_length(opened.source)) is not None:
-            _check_number(role, opened.source.name, total, minimum)
+        check_known_number(opened, role, minimum)
         if options.weights is not None:
             check_weights_used([*wanted, *elsewhere], options.weights)
         sets = _embedded(embedder, opened, role, group_by_network(wanted), limit) if wanted else {}
@@ -427,6 +426,12 @@ def _labeled(features: FeatureSet, key: ExtractorLike, declared: Collection[Extr
         text = f"{source} has {dim} features per image, but {key} has {dim_of(key)}"
         raise FeatureError(text, code="feature-shape", path=source)
     return replace(features, extractor=ExtractorInfo(key, dim, "unknown", None, comparable=False))
+
+
+def check_known_number(opened: OpenedInput, role: str, minimum: int) -> None:
+    """Raise an error for a source of images that is known to have fewer than `minimum`, before any is embedded."""
+    if isinstance(opened, OpenedImages) and (total := known_length(opened.source)) is not None:
+        _check_number(role, opened.source.name, total, minimum)
 
 
 def _check_number(role: str, source: str, n: int, minimum: int) -> None:

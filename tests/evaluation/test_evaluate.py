@@ -135,7 +135,7 @@ def test_gray_images_without_channels_are_not_taken_as_features(tmp_path, kind):
 
 
 def test_missing_weights_of_fakes_are_reported_before_any_real_is_read(write_images, rng):
-    real, fake = (write_images(name, rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)) for name in "rf")
+    real, fake = (write_images(name, rng.integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)) for name in "rf")
     next(Path(real).iterdir()).write_bytes(b"")
     with raising(WeightsError, "weights-missing"):
         genpr.score(real, fake, extractor="gabor", metrics=["precision", "is"], control=False)
@@ -143,9 +143,13 @@ def test_missing_weights_of_fakes_are_reported_before_any_real_is_read(write_ima
 
 def test_too_few_images_are_an_error_before_embedding(write_images, rng):
     stages = []
-    folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
-    with raising(DataError, "too-few-images", r"real \(.*\) has 5 images, but at least 6 are needed"):
-        scored(folder, folder, progress=lambda *args: stages.append(args))
+    few, folder, more = (
+        write_images(str(n), rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)) for n in (3, 5, 6)
+    )
+    reals, fakes = r"real \(.*\) has 5 images, but at least 6", r"fake \(.*\) has 3 images, but at least 4"
+    for sides, text in (((folder, few), reals), ((more, few), fakes)):
+        with raising(DataError, "too-few-images", text):
+            scored(*sides, progress=lambda *args: stages.append(args))
     assert not stages
     assert scored(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
 
