@@ -272,7 +272,7 @@ class CountingTiles(Tiles):
         return Tiles.non_negative(self, left, right)
 
 
-WITHOUT_RECALL = {name: k for name, k in KS.items() if name in BALLS and "recall" not in name}
+WITHOUT_RECALL = {name: k for name, k in KS.items() if name in BALLS and BALLS[name].null_ball is None}
 
 
 class TestWork:
