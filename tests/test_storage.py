@@ -10,7 +10,7 @@ from raising import raising
 from safetensors.torch import load_file
 
 from genpr.errors import DataError, UsageError
-from genpr.storage import atomic_path, check_output, load_tensors, marked_by, save_tensors
+from genpr.storage import atomic_path, check_output, load_tensors, marked_by, replace_file, save_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -105,6 +105,19 @@ def test_only_files_of_genpr_that_are_not_write_protected_are_replaced(tmp_path,
         with raising(UsageError, "output-exists"):
             check(path)
         check(path, overwrite=True)
+
+
+def test_replaced_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(tmp_path):
+    new, kept = tmp_path / "new", tmp_path / "kept"
+    kept.touch()
+    kept.chmod(0o604)
+    umask = os.umask(0o027)
+    try:
+        for path in (new, kept):
+            replace_file(path, "text")
+    finally:
+        os.umask(umask)
+    assert [path.stat().st_mode & 0o777 for path in (new, kept)] == [0o640, 0o604]
 
 
 def test_outputs_are_no_links_devices_or_folders_and_have_their_suffix(tmp_path, check):
