@@ -91,6 +91,12 @@ def test_equal_generators_are_contenders_and_bad_ones_are_not(results):
     assert 0 in ranking["alike"].bounds or 0 in ranking["good"].bounds
 
 
+def test_bounds_of_distances_hold_how_much_larger_they_are(real, fakes):
+    ranking = rank_checkpoints(genpr.Evaluator(real, metrics=["fd"], control=False), fakes, by="fd")
+    assert ranking["narrow"].bounds.low > 0
+    assert all(each.difference in each.bounds for each in ranking.entries[1:])
+
+
 def test_distances_rank_ascending_and_without_intervals_have_no_bounds(real, fakes):
     evaluator = genpr.Evaluator(real, metrics=["fd"], control=False, intervals=False)
     ranking = rank_checkpoints(evaluator, fakes, by="fd")

@@ -199,3 +199,10 @@ def test_replicates_of_an_f_score_combine_equal_halves():
 def test_other_numbers_of_replicates_give_no_f_score():
     with pytest.raises(UsageError, match="of the same halves"):
         resampled_f_beta(score(0.5, [0.4, 0.6]), score(0.5, [0.4, 0.6, 0.1, 0.2]), 1.0)
+
+
+def test_intervals_end_at_the_bounds_of_the_metric():
+    replicates = torch.linspace(-99, 100, 100, dtype=torch.float64)
+    for options, low, high in (({}, 0, 1), ({"lower": 0.3, "upper": 0.6}, 0.3, 0.6)):
+        found = interval_of(0.5, replicates, n=None, **options)
+        assert (found.low, found.high) == (low, high)

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 import genpr
 from genpr.cli.main import run
 from genpr.report.score_tables import label_lines, score_table
-from genpr.report.text import Table, cut, interval, wrapped
+from genpr.report.text import Table, cut, interval, percent, plus_minus, wrapped
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 
@@ -141,3 +141,9 @@ def test_interval_of_a_small_value_keeps_two_digits(ends: tuple[float, float], t
 def test_numbers_agree_with_their_nouns():
     lines = label_lines({}, {"real": 2000, "fake": 1})
     assert [line.split(" without")[0] for line in lines] == ["2,000 real images", "1 fake image"]
+
+
+def test_percents_are_round_only_where_they_are_exact_and_half_the_width_is_shown():
+    shown = {0: "0 %", 0.004: "less than 1 %", 0.31: "31 %", 0.996: "more than 99 %", 1: "100 %"}
+    assert {share: percent(share) for share in shown} == shown
+    assert plus_minus(0.5, (0.4, 0.8)) == "0.50 ±0.20"
