@@ -217,15 +217,8 @@ class Reference:
                         ours, theirs = self._given.get(name), (given or {}).get(name)
                         fakes = fake[plan.extractors[name]].features if theirs is None else theirs
                         value = DISTRIBUTIONS[name].compute(reals, fakes, self._options)
-                        moments = []
-                        for role, each in (("real", ours), ("fake", theirs)):
-                            if each is not None:
-                                content = (each.mean.cpu().numpy(), each.covariance.cpu().numpy())
-                                sha256 = hashlib.sha256(
-                                    b"".join(part.tobytes() for part in content)
-                                ).hexdigest()
-                                moments.append(f"{role} mean and covariance as given (sha256 {sha256[:12]})")
-                        found[name] = asdict(replace(value, variant="; ".join(moments) or value.variant))
+                        variant = _as_given(ours, theirs) or value.variant
+                        found[name] = asdict(replace(value, variant=variant))
                 return found
 
             on_all = current_communicator().broadcast_from_rank0(records)
@@ -401,6 +394,17 @@ def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
 def _whole_machine() -> AbstractContextManager[None]:
     """Use the cores of all ranks of this machine, while the others wait for this one."""
     return nullcontext() if current_communicator().is_single_process else all_cores()
+
+
+def _as_given(real: Gaussian | None, fake: Gaussian | None) -> str:
+    """The given ones of these moments, by their content."""
+    named = []
+    for role, each in (("real", real), ("fake", fake)):
+        if each is not None:
+            content = each.mean.cpu().numpy().tobytes() + each.covariance.cpu().numpy().tobytes()
+            sha256 = hashlib.sha256(content).hexdigest()
+            named.append(f"{role} mean and covariance as given (sha256 {sha256[:12]})")
+    return "; ".join(named)
 
 
 def _gaussians(given: Mapping[str, FeatureMoments]) -> Moments:
