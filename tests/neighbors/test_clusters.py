@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import KINDS, projection_of, sq_distances
+from search_cases import KINDS, projection_of, sq_distances, with_clusters
 from torch import Tensor
 
 from genpr.neighbors import index
-from genpr.neighbors.index import Clusters
+from genpr.neighbors.index import Clusters, Projection
 from genpr.neighbors.search import row_blocks
 
 
@@ -142,3 +142,11 @@ def test_number_of_clusters_is_limited_by_memory_and_different_clusters_exclude_
     assert of_many.within_reach(torch.zeros(5).double(), of_few, torch.tensor([0])).all()
     assert of_few.within_reach(torch.zeros(3).double(), of_many, torch.tensor([0])).all()
     assert _clustered(torch.ones(13, 1), centers) is None
+
+
+def test_blocks_of_large_clusters_have_every_row_once():
+    features = torch.randn(4000, 3, generator=torch.Generator().manual_seed(0))
+    points = with_clusters(Projection.around(features), features, count=2).place(features)
+    blocks = row_blocks(points, torch.rand(4000, dtype=torch.float64), 500)
+    assert max(map(len, blocks)) <= 500
+    assert torch.equal(torch.cat(blocks).sort().values, torch.arange(4000))
