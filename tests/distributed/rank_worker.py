@@ -24,9 +24,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.special  # noqa: F401
 import torch
-import torch._weights_only_unpickler
 import torch.distributed as dist
-import torch.utils.serialization
 
 import genpr
 import genpr.__main__
@@ -47,6 +45,9 @@ from genpr.neighbors import engine, resample
 
 with suppress(ImportError):
     import faiss  # noqa: F401
+with suppress(ImportError):  # of older versions of torch
+    import torch._weights_only_unpickler
+    import torch.utils.serialization
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 import light_torchmetrics  # noqa: F401
