@@ -59,9 +59,8 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
         shard = None if options.shard is None else Shard.parse(options.shard)
         with memory_limit(options.max_memory):
             opened, extractor = open_input(source, "source"), options.extractor
-            if (
-                isinstance(opened, FeatureSet) and shards is None
-            ):  # several files that a pattern names are joined
+            # Several files that a pattern names are joined.
+            if isinstance(opened, FeatureSet) and shards is None:
                 raise UsageError(f"{source} already holds features", code="already-features", path=source)
             if not isinstance(opened, FeatureSet) or extractor is not None:
                 extractor = canonical_name(extractor or find_protocol("genpr").extractor)

@@ -287,9 +287,8 @@ def _own_extractor(
     statistics, is_free = getattr(real, "statistics", None), "extractor" in recipe.free
     if not isinstance(real, FeatureSet) or (statistics is not None and not is_free):
         return recipe.extractor
-    if (
-        statistics is not None
-    ):  # the first extractor in the file; else the protocol's, unless the dimensions differ
+    if statistics is not None:
+        # The first extractor in the file; else the protocol's, unless the dimensions differ.
         main = statistics.moments[0]
         if main.extractor is not None:
             is_built_in = dim_of(main.extractor) is not None

@@ -6,7 +6,6 @@ Images are decoded once for the metrics of pixels, a bounded number at a time, a
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +50,7 @@ from genpr.features.source_features import (
 )
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
-from genpr.images.item import ImageSource, SubsetSource, known_length, stem_of
+from genpr.images.item import INDEX_NAME, ImageSource, SubsetSource, known_length, stem_of
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
@@ -67,7 +66,6 @@ from genpr.validation import entry_point
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
-_INDEX = re.compile(r"\[[0-9]+\]")  # the last part of the names of images in arrays
 _PIXELS = 2**22  # pixels per batch of one source
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
@@ -161,7 +159,7 @@ def pair_sources(
     """
     names = [_names(real), _names(fake)]
     labels = [printable(each.name) for each in (real, fake)]
-    numbered = [all(_INDEX.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
+    numbered = [all(INDEX_NAME.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
     if numbered[0] is not numbered[1]:
         text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
         text += "write the array as image files that have the names of the folder"

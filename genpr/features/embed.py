@@ -565,9 +565,8 @@ class ExtractorRun:
     def store(self, batch: Sequence[_Row], features: Tensor) -> None:
         """Put the features of a batch into their rows and the cache."""
         before, self._weights_sha256 = self._weights_sha256, None
-        if (
-            before is not None and before != self.extractor.info.weights_sha256
-        ):  # their hash is in the key of the cache
+        # The hash of the weights is in the key of the cache.
+        if before is not None and before != self.extractor.info.weights_sha256:
             text = (
                 f"extractor {self.extractor.name} changes its parameters or buffers in forward, so its features depend on earlier "
                 "images and cannot be cached; change none there"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -17,10 +16,8 @@ from genpr.features.source_features import OpenedInput, open_input
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
-from genpr.images.item import ImageData, ImageSource, printable
+from genpr.images.item import INDEX_NAME, ImageData, ImageSource, printable
 from genpr.images.policy import DecodePolicy
-
-_INDEX = re.compile(r"\[[0-9]+\]")
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:
@@ -35,7 +32,7 @@ def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) ->
     """The index of each image in its source, from which a subset may have been chosen or unusable images left out."""
     if total == len(features):
         return range(total)
-    if not isinstance(opened, FeatureSet) and all(map(_INDEX.fullmatch, features.names)):
+    if not isinstance(opened, FeatureSet) and all(map(INDEX_NAME.fullmatch, features.names)):
         end = float("inf") if total is None else total
         numbers = [int(name[1:-1]) for name in features.names]
         rows = [row if row < end else None for row in numbers]

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MAX_ENCODED_BYTES = 2**30
 """Maximum size of an image file, which is held in memory while it is decoded."""
+INDEX_NAME = re.compile(r"\[[0-9]+\]")
+"""The default name of an image by its index, as "[17]"."""
 
 ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
 """An image before it is decoded: the bytes of a file, pixels (h, w, 3), or an image loaded by Pillow."""
