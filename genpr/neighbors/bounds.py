@@ -195,7 +195,8 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
         return sq - slack, sq + slack
     lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), d)
     unknown = upper.isinf().nonzero()[:, 0]
-    lower[unknown] = upper[unknown] = of_pairs(sq_distances, x, y, i[unknown], j[unknown])
+    if len(unknown):
+        lower[unknown] = upper[unknown] = of_pairs(sq_distances, x, y, i[unknown], j[unknown])
     return lower, upper
 
 
