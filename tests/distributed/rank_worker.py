@@ -197,6 +197,7 @@ def exchanged(_folder):
         "is_called": bool(called) == communicator.is_rank_zero,
         "share": list(islice(communicator.share(range(100)), 3)),
         "cores": torch.get_num_threads(),
+        "shares_of_memory": runtime.machine_shares["memory"],
     }
 
 

@@ -177,6 +177,7 @@ def test_collective_operations_return_values_in_rank_order(jobs):
         assert found["is_called"]
         assert found["share"] == [rank, rank + 3, rank + 6]
         assert found["cores"] == max(1, usable_cores() // 3)
+        assert found["shares_of_memory"] == 3
 
 
 @pytest.mark.parametrize(

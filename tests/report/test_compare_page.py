@@ -2,9 +2,11 @@
 
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import matplotlib as mpl
 import pytest
+from matplotlib.axes import Axes
 from page_results import HOSTILE, a_result, a_scored, a_side, elements, pair, section, text_of
 
 from genpr.checkpoints.rank import rank_results
@@ -155,6 +157,17 @@ def test_precision_recall_plot_numbers_the_results_and_draws_the_front():
     assert len(re.findall(r">3</text>", svg)) == 1
     near = [(number, a_result({"precision": 0.5, "recall": 0.5 + 0.01 * number})) for number in (1, 2, 4)]
     assert len(re.findall(r">1, 2, 4</text>", plane(near))) == 1
+
+
+def test_null_and_control_are_drawn_at_recall_and_precision(monkeypatch):
+    plotted = Mock(wraps=Axes.plot)
+    monkeypatch.setattr(Axes, "plot", lambda self, *args, **options: plotted(self, *args, **options))
+    result = a_result(EVEN, nulls={"precision": 0.9, "recall": 0.7})
+    control = replace(result.control, values={"precision": 0.8, "recall": 0.6})
+    plane([(1, replace(result, control=control))])
+    drawn = {call.kwargs.get("label"): call.args[1:] for call in plotted.call_args_list}
+    assert drawn["perfect generator"] == ([0.7], [0.9])
+    assert drawn["real v. real"] == ([0.6], [0.8])
 
 
 CONFIGURED = {
