@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import IO
 
 from genpr.errors import DataError, GenprError, ImageError, short
+from genpr.images.folder import MemberSource
 from genpr.images.formats import START
 from genpr.images.item import (
-    MemberSource,
     SourceLabels,
     check_encoded_size,
     count_suffixes,

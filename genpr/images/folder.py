@@ -1,31 +1,59 @@
-"""Image files in a folder or a list of files."""
+"""Image files that are read one by one: those of a folder, and what folders, lists and archives share."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from genpr.errors import DataError, ImageError, UsageError
-from genpr.images.archive import reraise_corrupt
-from genpr.images.formats import START, image_format
+from genpr.errors import DataError, ImageError
+from genpr.images.formats import START
 from genpr.images.item import (
-    MemberSource,
+    ImageSource,
+    Item,
     check_encoded_size,
     count_suffixes,
     filter_images,
     is_image,
     unreadable_error,
 )
-from genpr.limits import TEXT_BYTES, read_bytes
 from genpr.storage import open_regular
 
 _are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default=False)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MemberSource(ImageSource, Generic[T]):
+    """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
+
+    name: str
+    members: Sequence[T]
+    name_of: Callable[[T], str]
+    read: Callable[[T], bytes]
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.select(range(len(self)))
+
+    def select(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not read."""
+        for index in indices:
+            member = self.members[index]
+            yield Item(self.name_of(member), partial(self.read, member))
+
+    def names(self) -> Iterator[str]:
+        """Names of the members."""
+        return map(self.name_of, map(self.members.__getitem__, range(len(self))))
 
 
 class FileSource(MemberSource[str]):
@@ -124,21 +152,3 @@ def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
     if len(data) > size:
         raise unreadable_error(name, "it grew while it was read")
     return data
-
-
-def open_list(path: Path, name: str) -> FileSource:
-    """Read a list of paths relative to its folder, one per line or separated by NUL characters.
-
-    Blanks are part of a path, and there are no comments. `..` and absolute paths are allowed.
-    """
-    with reraise_corrupt(path, "list of files", code="list-damaged"), open_regular(path) as file:
-        data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
-    if image_format(data[:64]) is not None:
-        text = f"{name} is a single image, not a list of files; give a folder of images"
-        raise UsageError(text, code="source-kind", path=name)
-    data = data.removeprefix(_BYTE_ORDER_MARK)
-    lines = data.split(b"\0") if b"\0" in data else (line.removesuffix(b"\r") for line in data.split(b"\n"))
-    paths = tuple(os.fsdecode(line) for line in lines if line)
-    if not paths:
-        raise DataError(f"{name} has no images (the list is empty)", code="no-images", path=name)
-    return FileSource(name, paths, str, partial(read_file, path.parent))

@@ -12,11 +12,11 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,30 +113,6 @@ class IndexedSource(ImageSource):
     def names(self) -> Iterator[str]:
         """Names made of indices."""
         return (f"[{index}]" for index in range(len(self)))
-
-
-@dataclass(frozen=True)
-class MemberSource(IndexedSource, Generic[T]):
-    """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
-
-    name: str
-    members: Sequence[T]
-    name_of: Callable[[T], str]
-    read: Callable[[T], bytes]
-    passed_over: dict[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def select(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; others are not read."""
-        for index in indices:
-            member = self.members[index]
-            yield Item(self.name_of(member), partial(self.read, member))
-
-    def names(self) -> Iterator[str]:
-        """Names of the members."""
-        return map(self.name_of, map(self.members.__getitem__, range(len(self))))
 
 
 def known_length(source: ImageSource) -> int | None:

@@ -14,12 +14,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import ResourceError, UsageError
-from genpr.images.archive import open_tar, open_zip
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.images.archive import open_tar, open_zip, reraise_corrupt
 from genpr.images.arrays import is_tensor, open_array, open_array_file
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import FileSource, open_folder, open_list, read_file, read_start
-from genpr.images.formats import ARRAY_SUFFIXES
+from genpr.images.folder import FileSource, open_folder, read_file, read_start
+from genpr.images.formats import ARRAY_SUFFIXES, image_format
 from genpr.images.item import (
     ImageSource,
     Item,
@@ -31,17 +31,12 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import open_parquet
 from genpr.images.paths import expand, path_not_found
+from genpr.limits import TEXT_BYTES, read_bytes
+from genpr.storage import open_regular
 
-_FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
-    ".parquet": open_parquet,
-    ".zip": open_zip,
-    ".tar": open_tar,
-    **dict.fromkeys(ARRAY_SUFFIXES, open_array_file),
-    ".txt": open_list,
-}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
-_ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS)} (a list of files)"
 
 
 def open_source(source: object, *, name: str | None = None) -> ImageSource:
@@ -110,6 +105,34 @@ def _open_path(text: str, name: str) -> ImageSource:
     if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"
     raise UsageError(f"{path} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=str(path))
+
+
+def _open_list(path: Path, name: str) -> FileSource:
+    """Read a list of paths relative to its folder, one per line or separated by NUL characters.
+
+    Blanks are part of a path, and there are no comments. `..` and absolute paths are allowed.
+    """
+    with reraise_corrupt(path, "list of files", code="list-damaged"), open_regular(path) as file:
+        data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
+    if image_format(data[:64]) is not None:
+        text = f"{name} is a single image, not a list of files; give a folder of images"
+        raise UsageError(text, code="source-kind", path=name)
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    lines = data.split(b"\0") if b"\0" in data else (line.removesuffix(b"\r") for line in data.split(b"\n"))
+    paths = tuple(os.fsdecode(line) for line in lines if line)
+    if not paths:
+        raise DataError(f"{name} has no images (the list is empty)", code="no-images", path=name)
+    return FileSource(name, paths, str, partial(read_file, path.parent))
+
+
+_FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
+    ".parquet": open_parquet,
+    ".zip": open_zip,
+    ".tar": open_tar,
+    **dict.fromkeys(ARRAY_SUFFIXES, open_array_file),
+    ".txt": _open_list,
+}
+_ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS)} (a list of files)"
 
 
 def _kind_of(path: Path) -> str:
