@@ -128,7 +128,7 @@ class ScoreRun:
         self._opened_held_out: OpenedInput | None = None
         self.held_out: SourceFeatures | None = None
         self.references: dict[int, Reference] = {}
-        self._fits: dict[int, Callable[[Embedder], Reference]] = {}  # which make them, on any device
+        self._fit_on: dict[int, Callable[[Embedder], Reference]] = {}  # make the references
         self.notices: dict[Notice, None] = {}
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
@@ -190,9 +190,9 @@ class ScoreRun:
         """Fit the reals to one of the plans."""
         plan = self.plans[index]
         held_out = self.held_out if HELD_OUT.intersection(plan.extractors) else None
-        self._fits[index] = partial(Reference, plan, self.real, held_out=held_out, labels=self.labels)
+        self._fit_on[index] = partial(Reference, plan, self.real, held_out=held_out, labels=self.labels)
         self.references[index], notices = with_cpu_fallback(
-            self.embedder, self._fits[index], "for the metrics"
+            self.embedder, self._fit_on[index], "for the metrics"
         )
         self.notices |= dict.fromkeys(notices)
         # Other reals, options, labels or statistics on another rank are an error.
@@ -221,7 +221,7 @@ class ScoreRun:
 
         def work(embedder: Embedder) -> tuple[Result, PerImageScores | None]:
             if embedder is not self.references[index].embedder:
-                self.references[index] = self._fits[index](embedder)
+                self.references[index] = self._fit_on[index](embedder)
             return self.references[index].score(fakes, by_image=by_image)
 
         fitted = self.references[index].embedder  # on the CPU, if the GPU had too little memory for the reals
