@@ -5,8 +5,8 @@ Tolerance: 1e-5 of the range of the vectors, in float32.
 
 import pytest
 import torch
-from clip_state import published_blocks, relative_error
-from random_weights import random_state
+from clip_state import published_blocks
+from random_weights import random_state, relative_error
 
 from genpr.features.known_weights import CLIP
 from genpr.features.networks import clip
@@ -17,12 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 TEXTS = ["a photo of a dog", "", "A cat & a dog!", "zwei Kätzchen – 猫", " ".join(["word"] * 90)]
 CPU = torch.device("cpu")
-NORMALIZED = {
-    "mean": (0.48145466, 0.4578275, 0.40821073),
-    "std": (0.26862954, 0.26130258, 0.27577711),
-    "resize_mode": "shortest",
-    "interpolation": "bicubic",
-}
 
 
 def reference(network):
@@ -57,7 +51,7 @@ def test_image_embeddings_equal_transformers(images):
     weights = Weights(published, CLIP["vit-b-32"].sha256)
     ours = clip.build(weights, names=[ExtractorName("clip-vit-b-32")], device=CPU)
     features = torch.cat([ours(image[None]) for image in images])
-    transform = image_transform(224, is_train=False, **NORMALIZED)
+    transform = image_transform(224, is_train=False)
     seen = torch.stack([transform(Image.fromarray(image.permute(1, 2, 0).numpy())) for image in images])
     with torch.inference_mode():
         assert relative_error(features, network(pixel_values=seen).image_embeds) < 1e-5

@@ -21,10 +21,3 @@ def published_blocks(theirs: dict[str, torch.Tensor], tower: str, prefix: str) -
             state[f"{new}attn.in_proj_{kind}"] = torch.cat(parts)
             state |= {f"{new}{ours}.{kind}": theirs[f"{old}{name}.{kind}"] for name, ours in _NAMES.items()}
     return state
-
-
-def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Largest difference over the range of the values; the rows of `expected` (n, d) must differ."""
-    spread = float(expected.max() - expected.min())
-    assert expected.std(dim=0).median() > 0.01 * spread, "the random network distinguishes its inputs"
-    return float((found - expected).abs().max()) / spread

@@ -1,4 +1,4 @@
-"""Random weights of networks, drawn so that no layer explodes or dies."""
+"""Random weights of networks, drawn so that no layer explodes or dies, and the comparison of their outputs."""
 
 from collections.abc import Mapping
 
@@ -19,3 +19,10 @@ def random_state(shapes: Mapping[str, Tensor], *, seed: int = 0) -> dict[str, Te
         else:
             state[name] = noise * (2 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
     return state
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """Largest difference over the range of the values; the rows of `expected` (n, d) must differ."""
+    spread = float(expected.max() - expected.min())
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network distinguishes its inputs"
+    return float((found - expected).abs().max()) / spread
