@@ -90,11 +90,12 @@ def gray_tiff(values: np.ndarray, *, order: str = "<", **others: int) -> bytes:
 
 
 SMALL = noise(9, 12)
+PNG = encode(SMALL)
 PALETTE = Image.fromarray(SMALL).quantize(16)
 
 # One file of every format and of the variants whose reading differs, for tests of damage.
 SAMPLES: dict[str, bytes] = {
-    "png": encode(SMALL),
+    "png": PNG,
     "png-exif": encode(SMALL, exif=exif(6)),
     "png-palette": encode(PALETTE, transparency=3),
     "png-rgba": encode(np.dstack([SMALL, SMALL[..., :1]])),
@@ -124,6 +125,15 @@ SAMPLES: dict[str, bytes] = {
     "avif": encode(SMALL, "AVIF"),
     "avif-animated": encode_frames([SMALL, 255 - SMALL], "AVIF"),
 }
+
+
+def write_files(folder: Path, *names: str, data: bytes = PNG) -> Path:
+    """Write files of equal content below a folder, which may be new, and give its path."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
 
 
 # Questions --------------------------------------------------------------------------------------------------

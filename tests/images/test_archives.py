@@ -13,13 +13,11 @@ import zipfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_files import SMALL, encode, names, raised, refused_source
+from image_files import PNG, names, raised, refused_source
 
 from genpr.errors import DataError, ImageError
 from genpr.images.archive import regular_files
 from genpr.images.source import open_source
-
-PNG = encode(SMALL)
 
 
 @pytest.fixture(params=["stored", "deflated", "tar"])

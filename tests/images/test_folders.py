@@ -4,10 +4,11 @@ import json
 import os
 import socket
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 
 import pytest
-from image_files import SMALL, encode, names, noise, raised
+from image_files import PNG, names, raised, write_files
 
 from genpr.cli.main import run
 from genpr.errors import DataError, ImageError, UsageError
@@ -16,23 +17,11 @@ from genpr.images.source import open_source, subset
 from genpr.limits import TEXT_BYTES
 from genpr.storage import open_regular
 
-PNG = encode(SMALL)
-
 
 @pytest.fixture
 def put(tmp_path):
     """Write files below a new folder "images" and give its path."""
-    root = tmp_path / "images"
-    root.mkdir()
-
-    def write(*names: str, data: bytes = PNG):
-        for name in names:
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        return root
-
-    return write
+    return partial(write_files, tmp_path / "images")
 
 
 def test_files_are_in_byte_order_of_their_relative_paths(put):
@@ -151,9 +140,8 @@ def link(path, target):
 def root(tmp_path):
     """A folder with a loop, with links into itself, and to a folder elsewhere, which links back."""
     root, outside = tmp_path / "root", tmp_path / "outside"
-    for folder in (root / "a" / "deep", outside / "inner", outside / "z"):
-        folder.mkdir(parents=True)
-        (folder / "x.png").write_bytes(PNG)
+    write_files(root, "a/deep/x.png")
+    write_files(outside, "inner/x.png", "z/x.png")
     link(root / "a" / "loop", root)
     link(root / "0 again", root / "a")
     link(root / "c", outside / "inner")  # comes before the link to what holds it
@@ -187,18 +175,15 @@ def test_every_folder_counts_once_under_its_path_without_links_or_the_first_one(
     assert names(followed(root)) == ["a/deep/x.png", "broken.png", "c/x.png", "d/z/x.png", "file.png"]
 
 
-def test_command_follows_links_only_if_requested(tmp_path, monkeypatch, capsys):
+def test_command_follows_links_only_if_requested(sides, tmp_path, capsys):
     """The option of one command does not apply to the next."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "elsewhere").mkdir()
-    for index in range(12):
-        (tmp_path / "elsewhere" / f"{index}.png").write_bytes(encode(noise(8, 8, index)))
-    (tmp_path / "real").mkdir()
-    link(tmp_path / "real" / "cat", tmp_path / "elsewhere")
-    score = ["score", "real", "real", "--extractor", "pixels", "--no-control", "--no-intervals", "--k", "1"]
-    assert run([*score, "-q", "--json", "--follow-symlinks"]) == 0, capsys.readouterr().err
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    link(folder / "cat", sides[0])
+    score = f"score {folder} {folder} -q --json --extractor pixels --no-control --no-intervals --k 1".split()
+    assert run([*score, "--follow-symlinks"]) == 0, capsys.readouterr().err
     capsys.readouterr()
-    assert run([*score, "-q", "--json"]) == 3
+    assert run(score) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "no-images"
 
 
@@ -209,9 +194,8 @@ def test_command_follows_links_only_if_requested(tmp_path, monkeypatch, capsys):
 def here(tmp_path, monkeypatch):
     """A working directory with images in it and in a subfolder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sub").mkdir()
     for name in ("a.png", "sub/b c.png", "sub/#1.jpg"):
-        (tmp_path / name).write_bytes(PNG + name.encode())
+        write_files(tmp_path, name, data=PNG + name.encode())
     return tmp_path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_files import SAMPLES, SMALL, encode, gray_tiff, names, raised, refused_image, tiff
+from image_files import PNG, SAMPLES, gray_tiff, names, raised, refused_image, tiff
 
 from genpr.cli.main import run
 from genpr.errors import ImageError
@@ -20,7 +20,7 @@ from genpr.images.formats import (
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
-PNG, JPEG = encode(SMALL), SAMPLES["jpeg"]
+JPEG = SAMPLES["jpeg"]
 # The image types of IANA and Apache in Debian's list, which `mimetypes` reads where it is installed, and those of Python itself.
 LISTED = """
 apng avci avcs avif azv b16 bmp btf btif cdr cdt cgm cpt cr2 crw djv djvu dpx drle dwg dxf emf erf exr fbs fit fits fpx fst fts g3
@@ -38,20 +38,9 @@ SUFFIXES = sorted({f".{suffix}" for suffix in LISTED.split()} | PYTHON | {".tga"
 
 
 @pytest.fixture
-def stored(tmp_path, make_zip, make_tar):
+def stored(pack):
     """Write files as a folder, a zip, a tar and a list, and give the sources."""
-
-    def write(files: dict[str, bytes]):
-        folder = tmp_path / "files"
-        folder.mkdir()
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        (tmp_path / "list.txt").write_text("".join(f"files/{name}\n" for name in sorted(files)))
-        return [
-            open_source(path) for path in (folder, make_zip(files), make_tar(files), tmp_path / "list.txt")
-        ]
-
-    return write
+    return lambda files: [open_source(pack(kind, files)) for kind in ("folder", "zip", "tar", "list")]
 
 
 def error_of(item) -> ImageError:
@@ -183,17 +172,13 @@ def test_file_of_unknown_suffix_without_a_signature_is_passed_over(stored, data)
         assert source.passed_over == {".unknown": 1, "none": 1}
 
 
-def test_unread_image_is_treated_as_damaged_ones_by_on_bad(tmp_path, capsys):
-    for role in ("real", "fake"):
-        (tmp_path / role).mkdir()
-        for index in range(12):
-            data = encode(SMALL ^ np.uint8(index + 20 * (role == "fake")))
-            (tmp_path / role / f"{index:02d}.png").write_bytes(data)
-    (tmp_path / "fake" / "x.jp2").write_bytes(STARTS["JPEG 2000"][0])
-    (tmp_path / "fake" / "notes.txt").touch()
-    score = f"score {tmp_path}/real {tmp_path}/fake --extractor pixels --k 1".split()
+def test_unread_image_is_treated_as_damaged_ones_by_on_bad(sides, capsys):
+    real, fake = sides
+    (fake / "x.jp2").write_bytes(STARTS["JPEG 2000"][0])
+    (fake / "notes.txt").touch()
+    score = f"score {real} {fake} --extractor pixels --k 1".split()
     assert run([*score, "-q", "--no-control", "--no-intervals", "--on-bad", "skip", "--max-bad", "0.1"]) == 0
-    assert "12 images of" in (out := capsys.readouterr().out)
+    assert "30 images of" in (out := capsys.readouterr().out)
     assert ", 1 left out, 1 other file passed over (.txt 1)" in out
     assert run(score) == 3
     assert "image-unsupported: x.jp2: JPEG 2000" in capsys.readouterr().err

@@ -7,10 +7,8 @@ import warnings
 import zlib
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from image_files import SAMPLES, SMALL, decoded, encode, exif, png, png_chunk, raised, refused_image, tiff
+from image_files import PNG, SAMPLES, SMALL, decoded, encode, exif, png, png_chunk, raised, refused_image, tiff
 from PIL import Image, ImageFile
 
 from genpr import embed, load_extractor
@@ -105,8 +103,7 @@ def test_jpeg_of_thousands_of_scans_is_an_error(fill, no_pixels):
 
 SCREEN = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6)
 FRAME = b"," + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x4c\x01"
-JPEG = encode(SMALL, "JPEG")
-PNG = encode(SMALL)
+JPEG = SAMPLES["jpeg"]
 
 
 PIECES = {
@@ -198,19 +195,7 @@ def test_formats_that_pillow_decodes_in_python_are_limited(data, no_pixels):
 
 
 @pytest.mark.parametrize("way", ["folder", "list", "zip", "tar", "parquet"])
-def test_hostile_images_are_errors_in_every_kind_of_source(way, tmp_path, make_zip, make_tar):
+def test_hostile_images_are_errors_in_every_kind_of_source(way, pack):
     images = {"large.png": png(2**16, 2**16, bits=8, color=0, rows=b""), "slow.ppm": SLOW["comments"]}
-    fake = tmp_path / "fake"
-    fake.mkdir()
-    for name, data in images.items():
-        (fake / name).write_bytes(data)
-    if way == "list":
-        fake = tmp_path / "fake.txt"
-        fake.write_text("fake/large.png\nfake/slow.ppm\n")
-    elif way == "parquet":
-        fake = tmp_path / "set.parquet"
-        pq.write_table(pa.table({"image": list(images.values())}), fake, compression="none")
-    elif way != "folder":
-        fake = (make_zip if way == "zip" else make_tar)(images)
-    error = raised(BadImagesError, embed, fake, load_extractor("pixels"))
+    error = raised(BadImagesError, embed, pack(way, images), load_extractor("pixels"))
     assert [bad.code for bad in error.bad] == ["image-too-large"] * 2

@@ -1,31 +1,22 @@
 """Patterns of paths: braces and globs, and several containers as one source."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
-from image_files import SMALL, encode, raised
+from image_files import PNG, raised, write_files
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.paths import expand
 from genpr.images.source import open_source, subset
-
-PNG = encode(SMALL)
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """Write empty files in the working directory."""
     monkeypatch.chdir(tmp_path)
-
-    def write(*names, data=b""):
-        for name in names:
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        return tmp_path
-
-    return write
+    return partial(write_files, tmp_path, data=b"")
 
 
 def found(pattern) -> list[str]:

@@ -6,15 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode, raised
+from image_files import PNG, raised, write_files
 
 from genpr.errors import DataError
 from genpr.evaluation.labels import FolderLabels, SourceLabels, open_labels
 from genpr.features.source_features import open_input
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source, subset
-
-PNG = encode(SMALL)
 
 
 def labels_of(path) -> list:
@@ -101,9 +99,7 @@ def test_folders_in_shards_are_classes_and_shards_are_not(make_tar, make_zip, tm
         make_zip({"cat/0.png": PNG, "dog/1.png": PNG}, name=f"s{shard}.zip")
     for pattern in ("s?.tar", "s{0,1}.zip"):
         assert labels_of(f"{tmp_path}/{pattern}") == ["cat", "dog", "cat", "dog"]
-    for name in ("cat", "dog"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "0.png").write_bytes(PNG)
+    write_files(tmp_path, "cat/0.png", "dog/0.png")
     assert labels_of(f"{tmp_path}/*[tg]") == ["cat", "dog"]
     assert isinstance(open_labels(None, open_source(f"{tmp_path}/s?.tar"), "real"), FolderLabels)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from image_files import SMALL, decoded, encode, raised, read_in_threads, refused_source
+from image_files import PNG, decoded, raised, read_in_threads, refused_source
 from raising import raising
 
 from genpr.errors import ImageError, ResourceError, UsageError
@@ -45,7 +45,7 @@ def test_missing_path_is_a_usage_error(path):
         ("x.png", b"", "a single image"),
         ("x.TIFF", b"", "a single image"),
         ("x.heic", b"", "a single image"),
-        ("x.dat", encode(SMALL), "a single image"),
+        ("x.dat", PNG, "a single image"),
         ("x.dat", b"text", "unknown kind (.dat)"),
         ("x", b"text", "no suffix"),
         ("x.tar.gz", b"", "unknown kind (.gz)"),
@@ -149,20 +149,9 @@ def test_subset_of_a_source_without_length_is_its_first_images():
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar", "parquet"])
-def test_files_too_large_for_an_image_are_not_read(tmp_path, make_zip, make_tar, monkeypatch, kind):
+def test_files_too_large_for_an_image_are_not_read(pack, monkeypatch, kind):
     monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
-    members = {"a.png": bytes(11), "b.png": bytes(10)}
-    path = tmp_path / ("x.parquet" if kind == "parquet" else "images")
-    if kind == "parquet":
-        pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(pa.table({"image": list(members.values())}), path)
-    elif kind == "folder":
-        path.mkdir()
-        for name, data in members.items():
-            (path / name).write_bytes(data)
-    else:
-        path = (make_zip if kind == "zip" else make_tar)(members)
-    large, allowed = open_source(path)
+    large, allowed = open_source(pack(kind, {"a.png": bytes(11), "b.png": bytes(10)}))
     assert allowed.read() == bytes(10)
     assert raised(ImageError, large.read).code == "image-too-large"
 
