@@ -8,7 +8,6 @@ import pickle
 import tracemalloc
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -45,16 +44,8 @@ def moments(found):
     return {each.key: (each.mean, each.covariance) for each in found.moments}
 
 
-@pytest.mark.parametrize(
-    ("kind", "save", "prefix"),
-    [
-        *zip(
-            ["<f8", "<f4", ">f8", ">f4", "F"],
-            cycle([np.savez, np.savez_compressed]),
-            cycle(["", "ref_", "ref_"]),
-        )
-    ],
-)
+@pytest.mark.parametrize("kind", ["<f8", "<f4", ">f8", ">f4", "F"])
+@pytest.mark.parametrize(("save", "prefix"), [(np.savez, ""), (np.savez_compressed, "ref_")])
 def test_moments_round_trip(tmp_path, save, prefix, kind):
     mu, sigma = (np.asfortranarray(x) if kind == "F" else x.astype(kind) for x in (MU, SIGMA))
     extra = {"mu_clip": np.zeros(3), "labels": np.arange(4)}
@@ -194,14 +185,9 @@ def test_plain_pickle_equals_the_result_of_pickle(protocol):
         "b": (1.5, None, True, "x", b"y"),
         "c": {"d": np.int64(7), "e": SIGMA[::2, ::3]},
         "f": -3,
+        "g": np.asfortranarray(SIGMA[:3, :5]),
     }
-    values["g"] = np.asfortranarray(SIGMA[:3, :5])
-    found = read_plain_pickle(pickle.dumps(values, protocol=protocol))
-    assert (found["a"], found["f"], found["c"]["d"]) == (1, -3, 7)
-    assert found["b"][:4] == values["b"][:4]
-    np.testing.assert_array_equal(found["c"]["e"], SIGMA[::2, ::3])
-    np.testing.assert_array_equal(found["g"], SIGMA[:3, :5])
-    assert len(read_plain_pickle(pickle.dumps({"fid": EDM2["fid"]}, protocol=protocol))["fid"]) == 2
+    np.testing.assert_equal(read_plain_pickle(pickle.dumps(values, protocol=protocol)), values)
 
 
 class Call:
@@ -231,12 +217,7 @@ def array_of(shape, dtype, data):
     return b"\x80\3" + EMPTY + b"(K\1" + sides + dtype + b"\x89C" + bytes([len(data)]) + data + b"tb."
 
 
-def laughs(depth=40):
-    """A tuple that stands for 2^depth others, as the key of a dict, where it would be hashed."""
-    return b"\x80\3})" + b"q\0h\0\x86" * depth + b"K\1s."
-
-
-LAUGHS = b")" + b"q\0h\0\x86" * 40
+LAUGHS = b")" + b"q\0h\0\x86" * 40  # a tuple that stands for 2^40 others
 HUGE = (2**40).to_bytes(6, "little")
 
 
@@ -249,16 +230,9 @@ def test_opcodes_of_an_array_give_an_array():
     np.testing.assert_array_equal(read_plain_pickle(array_of((2,), DTYPE, np.arange(2.0).tobytes())), [0, 1])
 
 
-def nested(depth=40):
-    """Dicts in dicts, each of two items."""
-    return {"a": 1, "b": nested(depth - 1) if depth else 1}
-
-
 HOSTILE = {
     "GLOBAL": pickle.dumps(Call(os.mkdir, MARKED), 2),
     "STACK_GLOBAL": pickle.dumps(Call(os.mkdir, MARKED), 4),
-    "in a dict": pickle.dumps({"fid": EDM2["fid"], "x": Call(os.mkdir, MARKED)}, 4),
-    "nested": pickle.dumps({"fid": {"mu": MU, "sigma": Call(np.asarray, Call(os.mkdir, MARKED))}}, 4),
     "getattr": pickle.dumps(Call(getattr, "x", "upper"), 4),
     "another function of numpy": pickle.dumps(Call(np.fromfile, "x"), 2),
     "BUILD": pickle.dumps(Built(), 4),
@@ -278,7 +252,7 @@ HOSTILE = {
     "too many bytes": array_of((2,), DTYPE, bytes(24)),
     "a huge shape": array_of((2**31 - 1, 2**31 - 1), DTYPE, bytes(8)),
     "a dtype that is none": array_of((1,), b"N", bytes(8)),
-    "laughs": laughs(),
+    "laughs": b"\x80\3}" + LAUGHS + b"K\1s.",  # as a key, where it would be hashed
     "laughs as a dtype": array_of((1,), b"cnumpy\ndtype\n(" + LAUGHS + b"\x89\x88tR", bytes(8)),
     "laughs as a shape": RECONSTRUCT.join([b"\x80\3", b"(cnumpy\nndarray\n" + LAUGHS + b"C\1btR."]),
     "tuples in tuples": b"\x80\3})" + b"\x85" * 90_000 + b"K\1s.",
