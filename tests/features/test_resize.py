@@ -8,7 +8,7 @@ from raising import raised
 from torch import Tensor
 
 from genpr.errors import ImageError
-from genpr.features.resize import RESIZE_RULES, pillow_rule, tf1_bilinear, torch_antialias, torch_bilinear
+from genpr.features.resize import RESIZE_RULES, pillow_rule, tf1_bilinear, torch_antialias
 
 EIGHT_BIT = {"pil-bicubic-uint8", "clip"}
 OVERSHOOTING = {"torch-bicubic-antialias"}
@@ -45,26 +45,6 @@ def test_tf1_bilinear_doubles_a_row_without_half_pixel_shift():
     image = torch.tensor([[10, 20], [30, 50]], dtype=torch.uint8).expand(3, 2, 2)
     expected = [[10, 15, 20, 20], [20, 27.5, 35, 35], [30, 40, 50, 50], [30, 40, 50, 50]]
     assert tf1_bilinear(image, 4)[0].tolist() == expected
-
-
-def test_torch_bilinear_doubles_a_row_with_half_pixel_shift():
-    image = torch.tensor([[10, 20], [30, 50]], dtype=torch.uint8).expand(3, 2, 2)
-    expected = [
-        [10, 12.5, 17.5, 20],
-        [15, 18.125, 24.375, 27.5],
-        [25, 29.375, 38.125, 42.5],
-        [30, 35, 45, 50],
-    ]
-    assert torch_bilinear(image, 4)[0].tolist() == expected
-
-
-def test_clip_scales_the_shorter_side_and_crops_the_center():
-    stripes = torch.arange(9, dtype=torch.uint8).mul(20)
-    for side in (4, 5):  # 9 - 4 is odd: the offset 2.5 is rounded to the even 2
-        wide = stripes.expand(3, side, 9)
-        expected = stripes[2 : 2 + side].expand(3, side, side).float()
-        assert torch.equal(FUNCTIONS["clip"](wide, side), expected)
-        assert torch.equal(FUNCTIONS["clip"](wide.mT, side), expected.mT)
 
 
 def test_image_whose_resized_size_takes_too_much_memory_is_an_error():
