@@ -29,10 +29,10 @@ def by_piq(real, fake, k):
     return tuple(map(float, metric.compute_metric(torch.from_numpy(real), torch.from_numpy(fake))))
 
 
-def by_torch_fidelity(real, fake, k, *, in_parts=False):
+def by_torch_fidelity(real, fake, k):
     """Precision, recall and F-score; its first input is the fakes."""
     metric_prc = pytest.importorskip("torch_fidelity.metric_prc")
-    options = {"prc_neighborhood": k, "prc_batch_size": 128, "save_cpu_ram": in_parts, "verbose": False}
+    options = {"prc_neighborhood": k, "prc_batch_size": 128, "verbose": False}
     values = metric_prc.prc_features_to_metric(torch.from_numpy(fake), torch.from_numpy(real), **options)
     return values["precision"], values["recall"], values["f_score"]
 
