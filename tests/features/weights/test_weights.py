@@ -143,10 +143,6 @@ def entry(server):
     return server.entry(size=None, sha256=None)
 
 
-def refused(entry, code, **how) -> None:
-    assert raised(WeightsError, find_or_fetch, entry, **how).code == code
-
-
 def test_hash_of_an_unpinned_download_is_recorded(entry, server):
     path = find_or_fetch(entry)
     assert left_behind() == ["tiny.pth"]
@@ -158,10 +154,9 @@ def test_hash_of_an_unpinned_download_is_recorded(entry, server):
 
 
 @pytest.mark.parametrize("answer", [b"<!doctype html>", GOOD[: len(GOOD) // 2], b""])
-def test_download_that_is_not_a_weights_file_is_an_error(answer, server):
+def test_download_that_is_not_a_weights_file_is_an_error(answer, entry, server):
     server.answer = answer
-    entry = server.entry(size=None, sha256=None)
-    refused(entry, code="weights-format")
+    assert raised(WeightsError, find_or_fetch, entry).code == "weights-format"
     assert left_behind() == []
 
 
