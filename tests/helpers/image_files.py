@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,7 +15,7 @@ from raising import raised
 from genpr.errors import DataError, ImageError
 from genpr.images.decode import Decoded, decode
 from genpr.images.item import ImageSource, Item
-from genpr.images.policy import MAX_PIXELS, DecodePolicy
+from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
 
@@ -139,13 +140,13 @@ def write_files(folder: Path, *names: str, data: bytes = PNG) -> Path:
 # Questions --------------------------------------------------------------------------------------------------
 
 
-def decoded(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Decoded:
-    return decode(data, name="x.png", policy=DecodePolicy(max_pixels))
+def decoded(data: bytes | np.ndarray, name: str = "x.png", **choices: Any) -> Decoded:
+    return decode(data, name=name, policy=DecodePolicy(**choices))
 
 
-def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> ImageError:
+def refused_image(data: bytes | np.ndarray, **choices: Any) -> ImageError:
     """The error that decoding `data` raises, with checks that apply to all of them."""
-    error = raised(ImageError, decoded, data, max_pixels)
+    error = raised(ImageError, decoded, data, **choices)
     assert error.path == "x.png"
     assert str(error).startswith("x.png: ")
     assert "\n" not in str(error)

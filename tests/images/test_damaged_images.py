@@ -4,15 +4,10 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from image_files import PALETTE, SAMPLES, SMALL, encode, noise, refused_image
+from image_files import PALETTE, SAMPLES, SMALL, decoded, encode, noise, refused_image
 from PIL import Image
 
 from genpr.errors import ImageError
-from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy
-
-POLICY = DecodePolicy()
-
 
 # Truncated and corrupt --------------------------------------------------------------------------------------
 
@@ -20,10 +15,10 @@ POLICY = DecodePolicy()
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_truncated_images_are_errors_unless_no_pixel_is_lost(name):
     data = SAMPLES[name]
-    whole = decode(data, name=name, policy=POLICY).pixels
+    whole = decoded(data).pixels
     for length in range(len(data)):
         try:
-            cut = decode(data[:length], name=name, policy=POLICY)
+            cut = decoded(data[:length])
         except ImageError:
             continue
         np.testing.assert_array_equal(cut.pixels, whole, err_msg=f"first {length} of {len(data)} bytes")
@@ -34,7 +29,7 @@ def test_missing_end_of_a_jpeg_that_pillow_accepts_is_an_error():
     data, preview = encode(picture, "JPEG"), b"JFXX\0\x10" + encode(SMALL[:2, :2], "JPEG")  # with its own end
     data = data[:2] + b"\xff\xe0" + (2 + len(preview)).to_bytes(2, "big") + preview + data[2:]
     assert data.count(b"\xff\xd9") == 2
-    decode(data, name="x", policy=POLICY)
+    decoded(data)
     Image.open(BytesIO(data[:-2])).load()
     assert refused_image(data[:-2]).code == "image-corrupt"
 
@@ -58,7 +53,7 @@ def test_out_of_memory_is_not_reported_as_a_bad_image(monkeypatch):
 
     monkeypatch.setattr("genpr.images.decode.rgb_pixels", exhausted)
     with pytest.raises(MemoryError):
-        decode(SAMPLES["png"], name="x", policy=POLICY)
+        decoded(SAMPLES["png"])
 
 
 # Not an image -----------------------------------------------------------------------------------------------
@@ -86,5 +81,5 @@ def test_flipped_bit_in_a_jpeg_scan_is_not_detected():
     data = encode(noise(32, 32), "JPEG")
     at = data.index(b"\xff\xda") + 200
     flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-    before, after = (decode(each, name="x", policy=POLICY) for each in (data, flipped))
+    before, after = (decoded(each) for each in (data, flipped))
     assert (before.pixels != after.pixels).any(), "it decodes, and to other pixels"

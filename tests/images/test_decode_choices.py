@@ -4,16 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode, exif, noise
+from image_files import SMALL, decoded, encode, exif, noise
 from PIL import Image
 
-from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
-
-
-def decoded(data, **choices):
-    return decode(data, name="x.png", policy=DecodePolicy(**choices))
 
 
 def test_pixel_limit_of_the_process_refuses_no_crop(monkeypatch):

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_files import PNG, SAMPLES, gray_tiff, names, raised, refused_image, tiff
+from image_files import PNG, SAMPLES, decoded, gray_tiff, names, raised, refused_image, tiff
 
 from genpr.cli.main import run
 from genpr.errors import ImageError
-from genpr.images.decode import decode
 from genpr.images.formats import (
     IMAGE_SUFFIXES,
     OTHER_SUFFIXES,
@@ -17,7 +16,6 @@ from genpr.images.formats import (
     UNREAD_FORMATS,
     image_format,
 )
-from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 
 JPEG = SAMPLES["jpeg"]
@@ -44,7 +42,7 @@ def stored(pack):
 
 
 def error_of(item) -> ImageError:
-    return raised(ImageError, lambda: decode(item.read(), name=item.name, policy=DecodePolicy()))
+    return raised(ImageError, lambda: decoded(item.read(), item.name))
 
 
 def test_files_with_the_suffix_of_an_image_count_as_some(stored):
@@ -195,7 +193,7 @@ def changed(**tags: list[int]) -> bytes:
 
 
 def test_plain_tiff_is_read():
-    assert decode(changed(), name="x.tif", policy=DecodePolicy()).pixels.shape == (9, 12, 3)
+    assert decoded(changed()).pixels.shape == (9, 12, 3)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +229,7 @@ def test_property_that_is_not_supported_is_named(data, what, capfd):
 
 @pytest.mark.parametrize("suffix", ["dng", "NEF", "arw"])
 def test_raw_file_of_a_camera_is_not_read_as_its_preview(suffix):
-    error = raised(ImageError, lambda: decode(changed(), name=f"x.{suffix}", policy=DecodePolicy()))
+    error = raised(ImageError, decoded, changed(), f"x.{suffix}")
     assert error.code == "image-unsupported"
     canon = changed()[:4] + b"\x10\0\0\0CR\2\0" + bytes(4) + b"\0\0"
     assert refused_image(canon).code == "image-unsupported"

@@ -3,14 +3,12 @@
 import warnings
 
 import pytest
-from image_files import SAMPLES, encode, noise
+from image_files import SAMPLES, decoded, encode, noise
 from PIL import ImageFile
 
 from genpr.errors import ImageError
-from genpr.images.decode import PillowGuard, decode
-from genpr.images.policy import DecodePolicy
+from genpr.images.decode import PillowGuard
 
-POLICY = DecodePolicy()
 CUT = encode(noise(64, 64), "JPEG")[:-400]
 
 
@@ -24,7 +22,7 @@ def test_truncated_files_are_errors_although_the_process_tolerates_them():
     for name in ("png", "jpeg", "bmp", "gif", "tiff", "ppm"):
         data = SAMPLES[name]
         with pytest.raises(ImageError, match="cut short"):
-            decode(data[: len(data) * 2 // 3], name=name, policy=POLICY)
+            decoded(data[: len(data) * 2 // 3])
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 

@@ -7,9 +7,6 @@ import pytest
 from image_files import SAMPLES, SMALL, decoded, encode, gray_tiff, png_16bit_rgb, refused_image, tiff
 from PIL import Image
 
-from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy
-
 HALF_CLEAR = np.concatenate([SMALL, np.full((9, 12, 1), 255, np.uint8)], axis=2)
 HALF_CLEAR[4:6, :, 3] = 77
 TAGS = {256: [9], 257: [8], 258: [16, 16, 16], 259: [1], 262: [2], 277: [3], 278: [8]}
@@ -118,12 +115,11 @@ def test_pixels_of_a_ppm_have_two_bytes_from_a_maximum_of_256_on(most, flags):
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "pgm-16bit"])
 def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, monkeypatch):
     """Parts have two rows here, the last one has one; transparency may be in any part."""
-    policy = DecodePolicy()
     for data in (SAMPLES[sample], encode(HALF_CLEAR, "PNG"), encode(HALF_CLEAR, "WEBP", lossless=True)):
-        whole = decode(data, name="x", policy=policy)
+        whole = decoded(data)
         with monkeypatch.context() as patch:
             patch.setattr("genpr.images.decode._PART_PIXELS", 2 * whole.pixels.shape[1])
-            parts = decode(data, name="x", policy=policy)
+            parts = decoded(data)
         np.testing.assert_array_equal(parts.pixels, whole.pixels)
         assert parts.flags == whole.flags
 
@@ -150,7 +146,7 @@ def test_floats_cast_to_uint8_are_flagged(pixels, is_flagged):
     pixels = np.broadcast_to(pixels, (9, 12, 3)).astype(np.int16).astype(np.uint8)
     for data in (pixels, encode(pixels), encode(Image.fromarray(pixels), "BMP")):
         assert decoded(data).flags == (("unscaled",) if is_flagged else ())
-    small = decode(pixels, name="x", policy=DecodePolicy(prepare="resize:20"))
+    small = decoded(pixels, prepare="resize:20")
     assert small.flags == (("enlarged", "unscaled") if is_flagged else ("enlarged",))
 
 

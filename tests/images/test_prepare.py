@@ -8,14 +8,13 @@ from itertools import islice, product
 
 import numpy as np
 import pytest
-from image_files import encode, noise
+from image_files import decoded, encode, noise
 from PIL import Image
 from raising import raising
 
 import genpr
 from genpr.errors import DataError, ImageError, UsageError
-from genpr.images.decode import decode
-from genpr.images.policy import DecodePolicy, policy_of
+from genpr.images.policy import policy_of
 from genpr.report.score_page import evidence_report
 
 N = 20
@@ -23,10 +22,6 @@ SIDES = (1, 7, 19, 20, 21, 24, 27, 39, 40, 41, 79, 80, 81, 101)  # 24 x 27 scale
 SIZES = [*islice(product(SIDES, SIDES), 195), (5, 700), (700, 5), (33, 900), (900, 33), (161, 163)]
 MODES = ("RGB", "L", "RGBA", "LA", "P")
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 3}
-
-
-def prepared(data, rule, **limits):
-    return decode(data, name="x.png", policy=DecodePolicy(prepare=rule, **limits))
 
 
 def stored(number, size):
@@ -68,7 +63,7 @@ def nvidia_crop(image, side):
 def test_pixels_equal_those_of_the_data_tools(rule, reference, sizes):
     for number, size in enumerate(sizes):
         data, image = stored(number, size)
-        found = prepared(data, f"{rule}:{N}")
+        found = decoded(data, prepare=f"{rule}:{N}")
         np.testing.assert_array_equal(found.pixels, reference(image, N), err_msg=f"{size}")
         assert ("enlarged" in found.flags) == (min(size) < N)
         assert found.pixels.flags.c_contiguous
@@ -80,10 +75,10 @@ def test_pixels_equal_those_of_the_data_tools(rule, reference, sizes):
     [((1, 1000), "center-crop:64"), ((1000, 1), "center-crop:64"), ((4000, 2), "resize:300")],
 )
 def test_intermediate_images_that_are_too_large_are_errors(shape, rule):
-    limit = {"max_pixels": 1_000_000}
+    how = {"prepare": rule, "max_pixels": 1_000_000}
     with raising(ImageError, "image-too-large", match="x.png: .* makes it "):
-        prepared(noise(*shape), rule, **limit)
-    assert prepared(noise(shape[0] // 5 or 1, shape[1] // 5 or 1), rule, **limit).flags == ("enlarged",)
+        decoded(noise(*shape), **how)
+    assert decoded(noise(shape[0] // 5 or 1, shape[1] // 5 or 1), **how).flags == ("enlarged",)
 
 
 BAD = ("", "crop:8", "center-crop", "resize:0", "resize:08", "resize:-8", "resize:8193", "resize: 8", 8)
