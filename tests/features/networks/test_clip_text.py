@@ -3,7 +3,7 @@
 import pytest
 import torch
 from raising import raising
-from torch import nn
+from random_weights import random_state
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.networks import clip
@@ -28,22 +28,13 @@ TINY = clip.ClipModel(
 
 
 @pytest.fixture(scope="module")
-def whole() -> nn.Module:
-    """Both towers of a model of open_clip with random weights."""
+def state() -> dict[str, torch.Tensor]:
+    """Random weights of both towers of a model of open_clip."""
     import open_clip
 
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = open_clip.CLIP(**TINY.architecture)
-        for name, parameter in model.named_parameters():
-            if parameter.ndim > 1 and "proj" not in name:
-                nn.init.normal_(parameter, std=0.3)
-    return model.eval()
-
-
-@pytest.fixture(scope="module")
-def state(whole) -> dict[str, torch.Tensor]:
-    return {**whole.state_dict(), "logit_scale": torch.tensor(4.6052)}
+    with torch.device("meta"):
+        shapes = open_clip.CLIP(**TINY.architecture).state_dict()
+    return random_state(shapes) | {"logit_scale": torch.tensor(4.6052)}
 
 
 def build(state, model=TINY, name: str = "clip-vit-b-32"):

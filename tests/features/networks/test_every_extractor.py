@@ -14,15 +14,13 @@ from genpr.features.registry import BUILT_IN, ExtractorName, list_extractors, lo
 from genpr.features.resize import find_rule
 from genpr.features.weights import Weights
 
-CPU = torch.device("cpu")
+RULE = InputRule(find_rule("torch-bilinear"), 8)
 
 
-def small() -> NetworkExtractor:
-    rule = InputRule(find_rule("torch-bilinear"), 8)
-    weights = Weights({}, "a" * 64)
-    return NetworkExtractor(
-        nn.Flatten(), [ExtractorName("small")], [192], rule=rule, weights=weights, device=CPU
-    )
+def small(*names: ExtractorName, dims=(192,), rule=RULE, sha256="a" * 64) -> NetworkExtractor:
+    """Pixels as the features of a network with weights of some hash."""
+    names, weights = names or (ExtractorName("small"),), Weights({}, sha256)
+    return NetworkExtractor(nn.Flatten(), names, dims, rule=rule, weights=weights, device=torch.device("cpu"))
 
 
 MAKERS = {
@@ -109,36 +107,24 @@ def test_pixels_are_the_resized_image_in_channels_first_order(images):
 
 
 def test_every_change_of_features_changes_the_cache_key():
-    name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
-
-    def key(name=name, rule=rule, sha256="a"):
-        weights = Weights({}, sha256)
-        extractor = NetworkExtractor(nn.Flatten(), [name], [3], rule=rule, weights=weights, device=CPU)
-        return extractor.info.cache_key
-
-    others = [
-        key(sha256="b"),
-        key(name=ExtractorName("other")),
-        key(name=ExtractorName("small", precision="bfloat16")),
-        key(rule=replace(rule, side=9)),
-        key(rule=replace(rule, resize=find_rule("tf1-bilinear"))),
-        key(rule=replace(rule, mean=(1.0, 2.0, 3.0))),
-        key(rule=replace(rule, std=(1.0, 2.0, 3.0))),
+    changed = [
+        small(sha256="b"),
+        small(ExtractorName("other")),
+        small(ExtractorName("small", precision="bfloat16")),
+        small(rule=replace(RULE, side=9)),
+        small(rule=replace(RULE, resize=find_rule("tf1-bilinear"))),
+        small(rule=replace(RULE, mean=(1.0, 2.0, 3.0))),
+        small(rule=replace(RULE, std=(1.0, 2.0, 3.0))),
     ]
-    assert len({key(), *others}) == 8
-    assert key() == key()
+    assert len({each.info.cache_key for each in (small(), small(), *changed)}) == 8
 
 
 def test_several_layers_have_one_info():
-    def of(*names):
-        dims, weights = range(8, 8 + len(names)), Weights({}, "a" * 64)
-        rule = InputRule(find_rule("clip"), 8)
-        return NetworkExtractor(nn.Flatten(), names, dims, rule=rule, weights=weights, device=CPU)
-
-    both = of(ExtractorName("small"), ExtractorName("other", resize="clip"))
+    both = small(ExtractorName("small"), ExtractorName("other", resize="clip"), dims=(8, 9))
     assert (both.info.name, both.info.dim, both.info.comparable) == ("small+other@clip", 17, False)
     assert [(part.dim, part.comparable) for part in both.parts] == [(8, True), (9, False)]
-    keys = {of(*map(ExtractorName, names)).info.cache_key for names in ("a", "b", "ab", "ac", "ba", "abc")}
-    assert len(keys - {None}) == 6
     single = small()
     assert single.parts == (single.info,)
+    layers = [[ExtractorName(name) for name in names] for names in ("a", "b", "ab", "ac", "ba", "abc")]
+    keys = {small(*names, dims=range(8, 8 + len(names))).info.cache_key for names in layers}
+    assert len(keys - {None}) == 6
