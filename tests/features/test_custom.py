@@ -273,11 +273,10 @@ class Averaging(Declared):
         return images.float().mean((2, 3)) - self.mean
 
 
-def test_features_of_a_network_that_changes_its_buffers_are_not_cached(write_images, tmp_path):
-    folder = write_images("images", IMAGES.repeat(4, 1, 1, 1).permute(0, 2, 3, 1).numpy())
+def test_features_of_a_network_that_changes_its_buffers_are_not_cached(sides, tmp_path):
     for _ in range(2):
         with raising(UsageError, "custom-extractor"):
-            genpr.score(folder, folder, extractor=Averaging(), cache_dir=tmp_path / "cache")
+            genpr.score(*sides, extractor=Averaging(), cache_dir=tmp_path / "cache")
     assert not [*tmp_path.rglob("*.safetensors")]
 
 
@@ -349,19 +348,10 @@ def test_networks_run_in_evaluation_mode_and_are_restored(kind, wrap):
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
 
 
-class Plain(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.part = nn.Sequential(nn.Conv2d(3, 3, 1), nn.Dropout(0.5))
-
-    def forward(self, images):
-        return self.part(images.float()).mean((2, 3))
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", ["frozen", "exported"])
 def test_networks_without_a_training_mode_are_extractors(kind):
-    plain = Plain().eval()
+    plain = Declared().eval()
     if kind == "frozen":
         network = torch.jit.freeze(torch.jit.trace(plain, IMAGES))
     else:
