@@ -3,22 +3,15 @@
 import warnings
 
 import pytest
-from image_files import SAMPLES, decoded, encode, noise
+from image_files import SAMPLES, decoded
 from PIL import ImageFile
 
 from genpr.errors import ImageError
 from genpr.images.decode import PillowGuard
 
-CUT = encode(noise(64, 64), "JPEG")[:-400]
 
-
-@pytest.fixture
-def lenient(monkeypatch):
+def test_truncated_files_are_errors_although_the_process_tolerates_them(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-
-
-@pytest.mark.usefixtures("lenient")
-def test_truncated_files_are_errors_although_the_process_tolerates_them():
     for name in ("png", "jpeg", "bmp", "gif", "tiff", "ppm"):
         data = SAMPLES[name]
         with pytest.raises(ImageError, match="cut short"):
