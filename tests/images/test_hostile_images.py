@@ -8,7 +8,19 @@ import zlib
 
 import numpy as np
 import pytest
-from image_files import PNG, SAMPLES, SMALL, decoded, encode, exif, png, png_chunk, raised, refused_image, tiff
+from image_files import (
+    PNG,
+    SAMPLES,
+    SMALL,
+    decoded,
+    encode,
+    exif,
+    png,
+    png_chunk,
+    raised,
+    refused_image,
+    tiff,
+)
 from PIL import Image, ImageFile
 
 from genpr import embed, load_extractor
