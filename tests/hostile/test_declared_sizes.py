@@ -4,7 +4,6 @@ import io
 import os
 import struct
 import time
-import tracemalloc
 import zipfile
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,6 +13,7 @@ import numpy.testing  # which parses JSON when it is imported
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from little_memory import little_memory
 
 import genpr
 from genpr.conditional.prompts import open_prompts
@@ -35,18 +35,6 @@ def _in_no_time():
     started = time.process_time()
     yield
     assert time.process_time() - started < MOST_SECONDS
-
-
-@contextmanager
-def little_memory(most=MAX_BYTES):
-    """Limit the memory of Python and numpy; a bomb would take gigabytes."""
-    tracemalloc.start()
-    try:
-        yield
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < most
 
 
 def npy_header(descr, shape):
@@ -114,7 +102,7 @@ def test_arrays_may_be_compressed_as_far_as_deflate_can(tmp_path):
 def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
     path = tmp_path / "x.npy"
     path.write_bytes(npy_header("<f4" if kind == "features" else "<i8", shape) + bytes(64))
-    with little_memory(), pytest.raises(DataError) as caught:
+    with little_memory(MAX_BYTES), pytest.raises(DataError) as caught:
         load_features(path) if kind == "features" else open_labels(path, None, "real")
     assert caught.value.code in {"file-damaged", "feature-shape", "npy-damaged", "label-kind"}
 
@@ -123,7 +111,7 @@ def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
 def test_huge_header_length_of_an_array_takes_no_memory(tmp_path, read):
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\2\0" + b"\xff" * 4 + bytes(64))
-    with little_memory(), pytest.raises(DataError):
+    with little_memory(MAX_BYTES), pytest.raises(DataError):
         read(path)
 
 

@@ -2,11 +2,11 @@
 
 import json
 import tarfile
-import tracemalloc
 
 import numpy as np
 import pytest
 from image_files import PNG, raised, write_files
+from little_memory import little_memory
 
 from genpr.errors import DataError
 from genpr.evaluation.labels import FolderLabels, SourceLabels, open_labels
@@ -138,10 +138,7 @@ def test_many_members_are_listed_in_little_memory(tmp_path):
             info.size = 4
             file.write(info.tobuf(tarfile.USTAR_FORMAT) + data)
         file.write(bytes(1024))
-    tracemalloc.start()
-    source = open_source(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 3 * 2**20  # tarfile's own objects would be 20
+    with little_memory(3 * 2**20):  # tarfile's own objects would be 20
+        source = open_source(path)
     assert len(source) == 10_000
     assert next(iter(source)).name == "000000000.png"
