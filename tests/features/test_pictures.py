@@ -1,11 +1,10 @@
 """Reading the scored images again, for display."""
 
-import tarfile
-import zipfile
-
 import numpy as np
 import pytest
 import torch
+from archives import tar_of, zip_of
+from image_files import encode
 from PIL import Image
 
 import genpr
@@ -25,10 +24,9 @@ def sources_of(pixels, write_images):
     """The same images in all kinds of sources."""
     folder = write_images("images", pixels)
     root = folder.parent
-    with zipfile.ZipFile(root / "a.zip", "w") as archive, tarfile.open(root / "a.tar", "w") as tar:
-        for path in sorted(folder.iterdir()):
-            archive.write(path, path.name)
-            tar.add(path, path.name)
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    (root / "a.zip").write_bytes(zip_of(files))
+    (root / "a.tar").write_bytes(tar_of(files))
     np.savez_compressed(root / "a.npz", pixels)
     np.save(root / "a.npy", pixels)
     tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
@@ -66,10 +64,7 @@ def test_changed_and_missing_images_are_left_out(pixels, write_images):
 @pytest.mark.filterwarnings("ignore:Duplicate")
 def test_equal_names_are_distinguished_by_content(pixels, tmp_path):
     path = tmp_path / "twice.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for image in pixels:
-            Image.fromarray(image).save(tmp_path / "x.png")
-            archive.write(tmp_path / "x.png", "x.png")
+    path.write_bytes(zip_of([("x.png", encode(image)) for image in pixels]))
     found = genpr.Evaluator(path, max_images=7, **OPTIONS).evidence(path).fake
     got = pictures_of(path, found.names, identities=found.identities).read([5, 2])
     whole = list(pictures_of(path, ["x.png"] * 9).read(range(9)).values())

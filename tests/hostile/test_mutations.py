@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from archives import tar_of, zip_of
 from hostile import valid_files as valid
 from hostile.side_effects import record_side_effects
 from hypothesis import HealthCheck, given, settings
@@ -156,8 +157,8 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
     texts += ["Entities:\n- cat\n", "none"]
     answers = [{"id": str(number), "answer": text} for number, text in enumerate(texts)]
     return {name: ("x.png", files, read_image) for name, files in valid.image_files().items()} | {
-        "zip": ("x.zip", [valid.zip_of(members, method) for method in methods], read_source),
-        "tar": ("x.tar", [valid.tar_of(members)], read_source),
+        "zip": ("x.zip", [zip_of(members, method) for method in methods], read_source),
+        "tar": ("x.tar", [tar_of(members)], read_source),
         "parquet": ("x.parquet", [valid.table()], read_source),
         "list": ("x.txt", [b"0.png\n1.png\n", b"1.png\0./0.png\0"], read_list),
         "npy": ("x.npy", valid.arrays(), read_input),

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hostile.valid_files import tar_of, zip_of
+from archives import tar_of, zip_of
 from image_files import encode, noise
 
 from genpr.cli.console import print_stderr

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import pickle
-import tarfile
 import tempfile
 import zipfile
 from functools import cache
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from archives import npy_of, zip_of
 from image_files import SAMPLES, SMALL, encode
 from safetensors.torch import save
 
@@ -27,25 +27,6 @@ from genpr.metrics.manifold import KNNManifold
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
 INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
-
-
-def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """A reproducible zip archive of these files."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, body in members.items():
-            archive.writestr(zipfile.ZipInfo(name), body, compress_type=method)
-    return file.getvalue()
-
-
-def tar_of(members: dict[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, body in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(body)
-            archive.addfile(info, io.BytesIO(body))
-    return file.getvalue()
 
 
 def image_files() -> dict[str, list[bytes]]:
@@ -74,30 +55,28 @@ def features(seed: int, n: int = 6) -> torch.Tensor:
     return torch.randn(n, 8, generator=torch.Generator().manual_seed(seed))
 
 
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 def arrays() -> list[bytes]:
     """.npy files of images, of features and of labels."""
-    return [npy(np.stack([SMALL] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
+    return [
+        npy_of(np.stack([SMALL] * 3)),
+        npy_of(features(0).numpy().astype(np.float16)),
+        npy_of(np.arange(4)),
+    ]
 
 
 def zipped_arrays() -> list[bytes]:
     """.npz files of images with labels, and of features."""
-    pixels, labels = npy(np.stack([SMALL] * 3)), npy(np.arange(3))
+    pixels, labels = npy_of(np.stack([SMALL] * 3)), npy_of(np.arange(3))
     return [
         zip_of({"arr_0.npy": pixels, "arr_1.npy": labels}, zipfile.ZIP_DEFLATED),
-        zip_of({"features.npy": npy(features(0).numpy())}),
+        zip_of({"features.npy": npy_of(features(0).numpy())}),
     ]
 
 
 def statistics(protocol: int) -> tuple[bytes, bytes]:
     """Moments in an .npz file, and in a pickle as of EDM2."""
     moments = {"mu": features(0).numpy().mean(0), "sigma": np.cov(features(0).numpy(), rowvar=False)}
-    members = {f"{key}.npy": npy(value) for key, value in moments.items()}
+    members = {f"{key}.npy": npy_of(value) for key, value in moments.items()}
     return zip_of(members), pickle.dumps({"num_images": 6, "fid": moments}, protocol=protocol)
 
 

@@ -1,22 +1,18 @@
 """Fixtures that write images as every kind of file."""
 
-import io
-import tarfile
 import zipfile
 
 import numpy as np
 import pytest
+from archives import tar_of, zip_of
 from image_files import encode, write_files
 
 
 @pytest.fixture
 def make_zip(tmp_path):
     def write(members, *, name="set.zip", compression=zipfile.ZIP_STORED):
-        path = tmp_path / name
-        with zipfile.ZipFile(path, "w", compression) as archive:
-            for member, data in members.items() if isinstance(members, dict) else members:
-                archive.writestr(member, data)
-        return path
+        (tmp_path / name).write_bytes(zip_of(members, compression))
+        return tmp_path / name
 
     return write
 
@@ -24,13 +20,8 @@ def make_zip(tmp_path):
 @pytest.fixture
 def make_tar(tmp_path):
     def write(members, *, name="set.tar"):
-        path = tmp_path / name
-        with tarfile.open(path, "w") as archive:
-            for member, data in members.items() if isinstance(members, dict) else members:
-                info = member if isinstance(member, tarfile.TarInfo) else tarfile.TarInfo(member)
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-        return path
+        (tmp_path / name).write_bytes(tar_of(members))
+        return tmp_path / name
 
     return write
 

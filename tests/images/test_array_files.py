@@ -2,11 +2,11 @@
 
 import io
 import os
-import zipfile
 
 import numpy as np
 import pytest
 import torch
+from archives import npy_of, zip_of
 from image_files import refused_source, stack
 from little_memory import little_memory
 from raising import raised, raising
@@ -21,15 +21,8 @@ from genpr.images.source import open_source
 IMAGES = np.random.default_rng(0).integers(0, 256, (23, 5, 6, 3), dtype=np.uint8)
 
 
-def npy_bytes(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=True)
-    return file.getvalue()
-
-
 def write_member(path, data: bytes):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("arr_0.npy", data)
+    path.write_bytes(zip_of({"arr_0.npy": data}))
     return path
 
 
@@ -119,7 +112,7 @@ class Trap:
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])
 def test_object_arrays_are_errors_and_their_code_is_never_executed(tmp_path, suffix):
-    data = npy_bytes(np.array([Trap(tmp_path / "sprung")], dtype=object))
+    data = npy_of(np.array([Trap(tmp_path / "sprung")], dtype=object))
     path = tmp_path / f"x.{suffix}"
     path.write_bytes(data) if suffix == "npy" else write_member(path, data)
     error = refused_source(path)
@@ -130,7 +123,7 @@ def test_object_arrays_are_errors_and_their_code_is_never_executed(tmp_path, suf
 
 @pytest.mark.parametrize("suffix", ["npz", "npy"])
 def test_array_files_in_fortran_order_are_errors(tmp_path, suffix):
-    path, data = tmp_path / f"x.{suffix}", npy_bytes(np.asfortranarray(IMAGES))
+    path, data = tmp_path / f"x.{suffix}", npy_of(np.asfortranarray(IMAGES))
     path.write_bytes(data) if suffix == "npy" else write_member(path, data)
     assert refused_source(path).code == "array-shape"
 
@@ -148,7 +141,7 @@ BROKEN = {
     "sides": lying_header((1, 10**6, 10**6, 3), IMAGES.tobytes()),
     "rest": lying_header((22, 5, 6, 3), IMAGES.tobytes()),
     "negative": lying_header((-1, 5, 6, 3), IMAGES.tobytes()),
-    "cut": npy_bytes(IMAGES)[:20],
+    "cut": npy_of(IMAGES)[:20],
     "version": b"\x93NUMPY\x09\x00" + bytes(200),
     "nested": b"\x93NUMPY\1\0\x88\x13" + b"(" * 4999 + b"\n",
     "text": b"no header at all",
@@ -221,10 +214,7 @@ def test_peek_distinguishes_features_from_images(tmp_path):
 def test_npz_of_two_arrays_of_one_name_is_an_error_wherever_it_is_read(tmp_path):
     def written(*arrays):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.npz"
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, array in arrays:
-                with archive.open(f"{name}.npy", "w") as file:
-                    np.save(file, array)
+        path.write_bytes(zip_of([(f"{name}.npy", npy_of(array)) for name, array in arrays]))
         return path
 
     rows, moments = np.ones((9, 2)), [("mu", np.ones(2)), ("sigma", np.eye(2))]
