@@ -3,21 +3,13 @@ from dataclasses import replace
 import numpy as np
 import oracle
 import pytest
-import torch
 from protocol_cases import score_protocols
 from raising import raising
 
 import genpr
 from genpr.errors import UsageError
-from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
-from genpr.evaluation.reference import Reference
-from genpr.features.feature_set import FeatureSet
-from genpr.features.options import EmbedOptions
-from genpr.features.source_features import Embedder
-from genpr.features.statistics import FeatureMoments
 from genpr.images.source import choose_rows
-from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.registry import DEFAULT_METRICS, METRICS
 
 
@@ -145,33 +137,3 @@ def test_extractor_of_a_score_does_not_depend_on_the_order_of_metrics(kid_of_pix
     with raising(UsageError, "extractor-unused"):
         genpr.score(*pixels, extractor="gabor", metrics=["kid"], device="cpu")
     assert genpr.score(*pixels, metrics=["kid"], device="cpu").extractor.name == "pixels"
-
-
-def test_distance_to_given_statistics_has_a_variant(rng):
-    sides = torch.from_numpy(rng.normal(size=(2, 20, 3)).astype(np.float32))
-    real, fake = (FeatureSet(side, "s") for side in sides)
-    spaces = {"fd": "any", "kd": "any"}
-    plan = ScorePlan(
-        protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", extractors=spaces, control=False
-    )
-
-    def score(real_moments, fake_moments):
-        moments = {
-            name: FeatureMoments("mu", each.mean.numpy(), each.covariance.numpy())
-            for name, each in real_moments.items()
-        }
-        reference = Reference(
-            replace(plan, given=moments), {"any": real}, Embedder(EmbedOptions(device="cpu"))
-        )
-        return reference.values({"any": fake}, fake_moments).values
-
-    given = Gaussian.from_features(real.features + 1)
-    values = score({"fd": given}, {})
-    assert values["fd"].value == frechet_distance(given, fake.features)
-    assert values["fd"].variant.startswith("real mean and covariance as given (sha256 ")
-    other = score({"fd": Gaussian.from_features(real.features + 2)}, {})
-    assert other["fd"].variant != values["fd"].variant
-    both = score({"fd": given}, {"fd": given})
-    assert both["fd"].value == pytest.approx(0, abs=1e-9)
-    assert "; fake mean and covariance as given" in both["fd"].variant
-    assert values["kd"].variant == "subsets of 20 images"

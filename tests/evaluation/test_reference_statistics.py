@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from feature_files import save
 from raising import raising
 
 import genpr
@@ -17,7 +18,6 @@ from genpr.evaluation.plan import given_moments
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet, save_features
 from genpr.features.statistics import FeatureMoments, ReferenceStatistics, read_statistics
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.report.score_tables import score_table
@@ -44,12 +44,10 @@ def whole(rng, tmp_path):
     return tmp_path / "whole.npz"
 
 
-def labeled(rows, tmp_path, name, extractor="inception-64", weights="a" * 64, **changes):
-    """A feature file of an extractor."""
-    info = ExtractorInfo(extractor, rows.shape[1], "tf1-bilinear-299", weights, comparable=True)
-    path = tmp_path / f"{name}.safetensors"
-    save_features(path, FeatureSet(torch.from_numpy(rows), name, info, **changes))
-    return path
+def labeled(rows, tmp_path, name, extractor="inception-64", weights="a" * 64):
+    """A feature file of a published extractor."""
+    facts = {"name": extractor, "resize": "tf1-bilinear-299", "weights_sha256": weights, "comparable": True}
+    return save(tmp_path / f"{name}.safetensors", torch.from_numpy(rows), **facts)
 
 
 def codes(result):
@@ -73,6 +71,11 @@ def test_distances_use_the_statistics_and_other_metrics_the_images(real, fake, w
         assert "statistics-unlabeled" in codes(result)
     assert "statistics-alone" in codes(alone) - codes(both)
     assert both.fingerprint != images.fingerprint
+    assert both.metrics["fd"].variant.startswith("real mean and covariance as given (sha256 ")
+    assert both.metrics["fd"].variant == alone.metrics["fd"].variant
+    assert both.metrics["kd"].variant == "subsets of 90 images"
+    own = genpr.score(fake, fake, metrics=["fd"], reference_statistics=genpr.reference_statistics(real))
+    assert own.metrics["fd"].variant != both.metrics["fd"].variant
 
 
 def test_evaluator_and_ranking_accept_statistics(real, fake, whole):
@@ -149,6 +152,7 @@ def test_adm_uses_moments_in_the_files_of_images(rng, tmp_path, change_protocol)
     sides = tmp_path / "r.npz", tmp_path / "f.npz"
     found = genpr.score(*sides, protocol="adm", extractor=Thumbnail("thumbnail", 5))
     assert found["fd"] == frechet_distance(*given)
+    assert "; fake mean and covariance as given" in found.metrics["fd"].variant
 
 
 @pytest.mark.parametrize("name", ["precision", "kd", "mind", "c_t", "authenticity"])
