@@ -2,6 +2,8 @@
 
 import json
 import pickle
+from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import oracle
@@ -9,43 +11,47 @@ import pytest
 import torch
 from feature_files import save
 from PIL import Image
-from protocol_cases import replaced_inception, score_protocols
+from protocol_cases import score_protocols
 from raising import raising
+from toy_networks import build
 
 import genpr
 from genpr.cli.main import run
 from genpr.errors import FeatureError, UsageError
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
+from genpr.features import registry
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
+from genpr.features.known_weights import INCEPTION_2015
+from genpr.features.networks import inception
 from genpr.features.registry import load_joint
 from genpr.metrics.fakes_only import inception_score
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.registry import METRICS
 
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    yield from replaced_inception(tmp_path_factory.mktemp("weights"))
+WIDTHS = {"inception": 40, "inception-spatial": 30, "inception-softmax": 20}
 
 
-N_REAL, N_FAKE = 8, 10  # enough for k and for the ten splits of IS
-BATCH = 5  # a batch is filled up, and each image goes through a whole Inception
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    """A file that is known as the weights of Inception, in place of which random projections of small widths are built."""
+    path = tmp_path / "weights" / INCEPTION_2015.name
+    path.parent.mkdir()
+    torch.save({}, path)
+    file = replace(INCEPTION_2015, size=path.stat().st_size, sha256=sha256(path.read_bytes()).hexdigest())
+    known = {name: replace(registry.BUILT_IN[name], weights=file, dim=WIDTHS[name]) for name in WIDTHS}
+    monkeypatch.setattr(registry, "BUILT_IN", registry.BUILT_IN | known)
+    monkeypatch.setattr(inception, "build", build)
+    return path
+
+
+N_REAL, N_FAKE = 5, 10  # enough for k and for the ten splits of IS
 
 
 @pytest.fixture
 def pixels(rng):
     return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((N_REAL, 256), (N_FAKE, 200))]
-
-
-def moments_near(features):
-    """Moments with a covariance of full rank, which Cholesky factors; eigenvalues of 2048 columns take seconds."""
-    x = features.double()
-    directions = (x - x.mean(dim=0)) / 3
-    return Gaussian.from_moments(
-        (x.mean(dim=0) + 0.01).numpy(), (directions.T @ directions + 0.01 * torch.eye(x.shape[1])).numpy()
-    )
 
 
 @pytest.fixture
@@ -121,8 +127,8 @@ def test_too_few_images_are_reported(features):
 
 
 def test_panel_computes_metrics_with_fixed_extractors_once(weights, pixels, write_images):
-    options = {"control": False, "k": 2, "weights": weights.parent, "batch_size": BATCH}
-    sides = [write_images(*pair) for pair in zip("rf", (pixels[0][:5], pixels[1]), strict=True)]
+    options = {"control": False, "k": 2, "weights": weights.parent}
+    sides = [write_images(*pair) for pair in zip("rf", pixels, strict=True)]
     seen, metrics = [], ["precision", "is"]
     panel = genpr.score_panel(
         *sides,
@@ -139,37 +145,23 @@ def test_panel_computes_metrics_with_fixed_extractors_once(weights, pixels, writ
         genpr.score_panel(*sides, extractors=["gabor", "pixels"], metrics=["is"])
 
 
-def distance_to_few(gaussian, features):
-    """Fréchet distance to fewer images than features: their covariance has the nonzero eigenvalues of a small matrix."""
-    x = features.double()
-    centered = x - x.mean(dim=0)
-    inner = centered @ gaussian.covariance @ centered.T / (len(x) - 1)
-    root = torch.linalg.eigvalsh((inner + inner.T) / 2).clamp(min=0).sqrt().sum()
-    traces = gaussian.covariance.trace() + centered.square().sum() / (len(x) - 1)
-    return float((gaussian.mean - x.mean(dim=0)).square().sum() + traces - 2 * root)
-
-
 def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path):
     """P, R, FID, sFID, IS of ADM, of a reference batch that brings the mean and covariance of its whole dataset."""
-    real, fake = pixels[0][:5], pixels[1]
-    extractor = load_joint(
-        ["inception", "inception-spatial", "inception-softmax"], weights=weights, device="cpu"
-    )
+    extractor = load_joint([*WIDTHS], weights=weights, device="cpu")
     real_features, fake_features = (
-        genpr.embed(images, extractor, batch_size=BATCH).split([2048, 2023, 1008], dim=1)
-        for images in (real, fake)
+        genpr.embed(images, extractor).split([*WIDTHS.values()], dim=1) for images in pixels
     )
-    whole = [moments_near(part) for part in fake_features[:2]]
+    whole = [Gaussian.from_features(1.1 * part) for part in fake_features[:2]]
     moments = {
         f"{key}{end}": value.numpy()
         for end, each in zip(("", "_s"), whole, strict=True)
         for key, value in (("mu", each.mean), ("sigma", each.covariance))
     }
-    np.savez(tmp_path / "VIRTUAL_reference.npz", arr_0=real, **moments)
-    np.savez(tmp_path / "samples.npz", arr_0=fake)
+    np.savez(tmp_path / "VIRTUAL_reference.npz", arr_0=pixels[0], **moments)
+    np.savez(tmp_path / "samples.npz", arr_0=pixels[1])
     sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
     seen, metrics = [], ["precision", "recall", "fid", "sfid", "is"]
-    options = {"weights": weights, "batch_size": BATCH, "control": False}
+    options = {"weights": weights, "control": False}
     several = {"protocols": ["adm", "mar", "jit"], "progress": lambda stage, *_: seen.append(stage)}
     adm, mar, jit = score_protocols(*sides, **several, **options).values()
     assert (seen.count("real"), seen.count("fake")) == (5, 10)
@@ -180,7 +172,7 @@ def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path
         assert adm[name] == mar[name] == plain[name]
     assert list(adm.metrics) == list(plain.metrics) == metrics
     for name, gaussian, features in zip(("fid", "sfid"), whole, fake_features, strict=False):
-        assert adm[name] == pytest.approx(distance_to_few(gaussian, features), rel=1e-6) != plain[name]
+        assert adm[name] == pytest.approx(frechet_distance(gaussian, features), rel=1e-6) != plain[name]
     assert adm["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
     assert plain["is"] == inception_score(fake_features[2]).mean != adm["is"]
     assert result_of(json.loads(adm.to_json())) == adm
@@ -189,7 +181,7 @@ def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path
     assert jit.deviations == (f"{N_FAKE} fake images where jit needs 50,000",)
 
     given = {"extractor": ["inception-spatial", "inception"], "spatial": True, "weights": weights}
-    own = genpr.reference_statistics(real, **given, batch_size=BATCH)
+    own = genpr.reference_statistics(pixels[0], **given)
     assert [(each.key, each.extractor) for each in own.moments] == [
         ("mu", "inception"),
         ("mu_s", "inception-spatial"),
@@ -210,13 +202,13 @@ def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rn
         middle = [
             Image.fromarray(each[:, 5:25]).resize((256, 256), Image.Resampling.LANCZOS) for each in wide
         ]
-        features.append(genpr.embed(np.stack(middle), extractor, batch_size=2).double())
+        features.append(genpr.embed(np.stack(middle), extractor).double())
     sides = str(tmp_path / "r.npz"), str(tmp_path / "f.npz")
-    options = "--weights", str(weights), "--batch-size", "2", "--no-control", "--json"
+    options = "--weights", str(weights), "--no-control", "--json"
     assert run(["score", *sides, "--protocol", "coco30k", *options]) == 0
     result = json.loads(capsys.readouterr().out)
     real = Gaussian.from_moments(features[0].mean(dim=0).numpy(), torch.cov(features[0].T).numpy())
-    assert result["metrics"]["fid"]["value"] == pytest.approx(distance_to_few(real, features[1]), rel=1e-6)
+    assert result["metrics"]["fid"]["value"] == pytest.approx(frechet_distance(real, features[1]), rel=1e-6)
     assert result["deviations"] == ["4 fake images where coco30k needs 30,000"]
     assert result["fake"]["decoder"]["prepare"] == "square-crop:256"
 

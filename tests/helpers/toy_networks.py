@@ -19,30 +19,32 @@ from genpr.features.representations import FDR6
 from genpr.features.resize import find_rule
 
 WIDTH = 6
-"""Number of features of every network."""
+"""Number of features of every network on a page."""
 
 
 class Projection(nn.Module):
     """Random features of mean colors; those called softmax sum to 1."""
 
-    def __init__(self, names):
+    def __init__(self, names, widths):
         super().__init__()
         self.names = names
-        weight = torch.randn(len(names), 12, WIDTH, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("weight", weight)
+        seeded = torch.Generator().manual_seed
+        self.weights = nn.ParameterList(torch.randn(12, width, generator=seeded(0)) for width in widths)
 
     def forward(self, images):
         means = nn.functional.adaptive_avg_pool2d(images, 2).flatten(1)
-        layers = zip(self.names, means @ self.weight, strict=True)
+        layers = [(name, means @ weight) for name, weight in zip(self.names, self.weights, strict=True)]
         return torch.cat([x.softmax(1) if "softmax" in name else x.relu() for name, x in layers], dim=1)
 
 
-def build(_weights, *, names, device):
-    known = registry.BUILT_IN.get(names[0].base)
-    resize = names[0].resize or (known.resize if known else "tf1-bilinear")
-    rule = InputRule(find_rule(resize), 32, (0.5,) * 3, (0.2,) * 3)
-    network = Projection([name.base for name in names])
-    return NetworkExtractor(network, names, [WIDTH] * len(names), rule=rule, weights=None, device=device)
+def build(weights, *, names, device):
+    """In place of that of a network; each layer has the width that the registry knows."""
+    known = [registry.BUILT_IN.get(name.base) for name in names]
+    widths = [each.dim if each else WIDTH for each in known]
+    resize = names[0].resize or (known[0].resize if known[0] else "tf1-bilinear")
+    rule = InputRule(find_rule(resize), 32, (128.0,) * 3, (128.0,) * 3)
+    network = Projection([name.base for name in names], widths)
+    return NetworkExtractor(network, names, widths, rule=rule, weights=weights, device=device)
 
 
 class Words:
