@@ -42,24 +42,14 @@ def found(evaluator, fakes):
     return sweep(evaluator, fakes)
 
 
-class Counting:
-    """An evaluator that counts its scores."""
-
-    def __init__(self, evaluator):
-        self._evaluator, self.scored = evaluator, 0
-        self.metrics, self.recipe, self.source = evaluator.metrics, evaluator.recipe, evaluator.source
-
-    def score(self, fake):
-        self.scored += 1
-        return self._evaluator.score(fake)
-
-
-def files_of(folder, fakes):
-    folder.mkdir(exist_ok=True)
-    paths = {psi: folder / f"{psi}.npy" for psi in fakes}
-    for psi, path in paths.items():
-        np.save(path, fakes[psi])
-    return paths
+@pytest.fixture
+def scored(monkeypatch):
+    """The sources that are scored, in order."""
+    sources, score = [], genpr.Evaluator.score
+    monkeypatch.setattr(
+        genpr.Evaluator, "score", lambda each, fake: sources.append(fake) or score(each, fake)
+    )
+    return sources
 
 
 def test_truncation_trades_recall_for_precision(found):
@@ -124,7 +114,11 @@ def test_differences_between_settings_are_reported(reals, fakes, found):
 
 @pytest.fixture
 def paths(fakes, tmp_path):
-    return files_of(tmp_path / "fakes", fakes)
+    (tmp_path / "fakes").mkdir()
+    files = {psi: tmp_path / "fakes" / f"{psi}.npy" for psi in fakes}
+    for psi, path in files.items():
+        np.save(path, fakes[psi])
+    return files
 
 
 @pytest.fixture
@@ -132,13 +126,12 @@ def folder(tmp_path):
     return SweepFolder(tmp_path / "out")
 
 
-def test_interrupted_sweep_resumes(evaluator, fakes, paths, folder, found):
+def test_interrupted_sweep_resumes(evaluator, fakes, paths, folder, found, scored):
     """Stored points keep their replicates: values that are read equal computed ones, to the bit."""
-    first, second, third = (Counting(evaluator) for _ in range(3))
-    sweep(first, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
-    again = sweep(second, dict(reversed(paths.items())), folder=folder)
-    assert sweep(third, paths, folder=folder) == again
-    assert (first.scored, second.scored, third.scored) == (2, 2, 0)
+    sweep(evaluator, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
+    again = sweep(evaluator, dict(reversed(paths.items())), folder=folder)
+    assert sweep(evaluator, paths, folder=folder) == again
+    assert scored == [*paths.values()], "each once"
     assert [point.setting for point in again.points] == list(SETTINGS)
     for point, other in zip(again.points, found.points, strict=True):
         single = evaluator.score(fakes[point.setting])
@@ -146,10 +139,10 @@ def test_interrupted_sweep_resumes(evaluator, fakes, paths, folder, found):
         assert point.result.metrics["recall"].replicates is not None
     goal = Objective("precision", {"recall": 0.3})
     assert [one.setting for one in again.contenders(goal)] == [one.setting for one in found.contenders(goal)]
-    bare = Counting(evaluator)
+    scored.clear()
     for _ in range(2):
-        sweep(bare, {0.5: fakes[0.5]}, folder=SweepFolder(folder.path.with_name("bare")))
-    assert bare.scored == 2, "arrays have no identity, so their points are not reused"
+        sweep(evaluator, {0.5: fakes[0.5]}, folder=SweepFolder(folder.path.with_name("bare")))
+    assert len(scored) == 2, "arrays have no identity, so their points are not reused"
 
 
 def test_changed_fakes_reals_and_options_are_errors(evaluator, reals, paths, folder, fakes):
@@ -229,20 +222,20 @@ def test_files_of_a_sweep_replace_only_those_of_another(found, folder, name):
         write_sweep(found, Objective(), folder, overwrite=True)
 
 
-def test_point_of_another_sweep_is_an_error_before_a_new_one_is_scored(evaluator, reals, paths, folder):
+def test_point_of_another_sweep_is_an_error_before_a_new_one_is_scored(
+    evaluator, reals, paths, folder, scored
+):
     sweep(evaluator, {1.0: paths[1.0]}, folder=folder)
-    other = Counting(genpr.Evaluator(reals, **OPTIONS, k=4))
     with raising(UsageError, "other-sweep"):
-        sweep(other, paths, folder=folder)
-    assert other.scored == 0
+        sweep(genpr.Evaluator(reals, **OPTIONS, k=4), paths, folder=folder)
+    assert len(scored) == 1
 
 
-def test_path_of_the_fakes_may_be_written_differently(evaluator, paths, folder, monkeypatch):
+def test_path_of_the_fakes_may_be_written_differently(evaluator, paths, folder, monkeypatch, scored):
     monkeypatch.chdir(folder.path.parent)
-    again = Counting(evaluator)
-    sweep(evaluator, {1.0: paths[1.0]}, folder=folder)
-    sweep(again, {1.0: "./fakes/../fakes/1.0.npy"}, folder=folder)
-    assert again.scored == 0
+    for path in (paths[1.0], "./fakes/../fakes/1.0.npy"):
+        sweep(evaluator, {1.0: path}, folder=folder)
+    assert len(scored) == 1
 
 
 @pytest.fixture(scope="module")
@@ -261,8 +254,8 @@ def test_every_psi_is_scored_on_the_same_latents(shapes):
     assert found.points[0].values["recall"] < found.points[1].values["recall"]
 
 
-def test_sweep_resumes_with_the_same_code_at_another_path(tmp_path):
-    evaluator = Counting(genpr.Evaluator(real_blobs(20), extractor="pixels", **OPTIONS))
+def test_sweep_resumes_with_the_same_code_at_another_path(tmp_path, scored):
+    evaluator = genpr.Evaluator(real_blobs(20), extractor="pixels", **OPTIONS)
     spec, checkpoint = write_generator(tmp_path), write_checkpoint(tmp_path / "a.pt", 0.9)
 
     def run(spec):
@@ -274,7 +267,7 @@ def test_sweep_resumes_with_the_same_code_at_another_path(tmp_path):
     (tmp_path / "moved").mkdir()
     moved = (tmp_path / "gan.py").rename(tmp_path / "moved" / "generator.py")
     run(f"{moved}:load")
-    assert evaluator.scored == 1
+    assert len(scored) == 1
     for other in (f"{moved}:again", write_generator(tmp_path, GENERATOR + "# edited")):
         with raising(UsageError, "other-sweep"):
             run(other)

@@ -22,19 +22,6 @@ from genpr.errors import DataError, ResourceError, UsageError
 TIMES = {"timestamp", "seconds"}
 
 
-class Scored:
-    """An evaluator of which a test replaces `score`, a function of the evaluator and the source."""
-
-    def __init__(self, evaluator, score):
-        self._evaluator, self._score = evaluator, score
-
-    def __getattr__(self, name):
-        return getattr(self._evaluator, name)
-
-    def score(self, fake, *, cache=None):
-        return self._score(self._evaluator, fake)
-
-
 class Clock:
     """A simulated clock that advances in `sleep` and runs scheduled actions."""
 
@@ -60,6 +47,13 @@ class Clock:
 def evaluator():
     real = np.random.default_rng(0).normal(size=(30, 3))
     return genpr.Evaluator(real, control=False, intervals=False)
+
+
+@pytest.fixture
+def scoring(evaluator, monkeypatch):
+    """Replace how the evaluator scores, by a function of its own `score` and of the source."""
+    own = evaluator.score
+    return lambda score: monkeypatch.setattr(evaluator, "score", lambda fake, **_: score(own, fake))
 
 
 @pytest.fixture
@@ -150,15 +144,16 @@ def test_source_must_be_unchanged_for_the_settling_time(watch, folder, clock):
     assert lines(folder)[0]["n_fake"] == 31
 
 
-def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, watch):
+def test_scoring_time_does_not_count_as_settling_time(folder, clock, scoring, watch):
     """The second source is first seen 1 s before the first one is scored for 100 s."""
 
-    def slow(evaluator, fake):
+    @scoring
+    def slow(score, fake):
         clock.sleep(100)
-        return evaluator.score(fake)
+        return score(fake)
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Scored(evaluator, slow)) as run:
+    with watch(settle=10) as run:
         run.watcher.poll()
         clock.sleep(9)
         put(folder, "b.npy")
@@ -168,15 +163,16 @@ def test_scoring_time_does_not_count_as_settling_time(folder, clock, evaluator, 
         assert run.scored() == ["a.npy"]
 
 
-def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
-    def writing(evaluator, fake):
-        result = evaluator.score(fake)
+def test_source_that_changes_while_it_is_scored_is_not_recorded(folder, clock, scoring, watch):
+    @scoring
+    def writing(score, fake):
+        result = score(fake)
         if result.fake.n == 30:
             put(folder, "a.npy", scale=0.5, n=40)
         return result
 
     put(folder, "a.npy")
-    with watch(settle=10, evaluator=Scored(evaluator, writing)) as run:
+    with watch(settle=10) as run:
         run.watcher.run(until=1, interval=10)
     (record,) = lines(folder)
     assert record["n_fake"] == 40
@@ -270,33 +266,35 @@ def test_damaged_source_is_reported_once_and_scored_when_complete(folder, clock,
     assert run.scored() == ["a.npy"]
 
 
-def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, evaluator):
+def test_unchanged_source_that_failed_is_retried_after_ten_minutes(folder, clock, watch, scoring):
     tried = []
 
-    def flaky(evaluator, fake):
+    @scoring
+    def flaky(score, fake):
         tried.append(clock.now)
         if len(tried) < 3:
             raise DataError("input/output error", code="unreadable")
-        return evaluator.score(fake)
+        return score(fake)
 
     put(folder, "a.npy")
     clock.at(2000, lambda: put(folder, "b.npy"))
-    with watch(settle=0, evaluator=Scored(evaluator, flaky)) as run:
+    with watch(settle=0) as run:
         run.watcher.run(until=2, interval=50)
     assert (run.scored(), len(run.messages)) == (["a.npy", "b.npy"], 1)
     assert tried == [1000, 1600, 2200, 3000]
 
 
 @pytest.mark.parametrize(("code", "ends"), [("memory", True), ("oom", False)])
-def test_only_a_source_without_memory_is_reported_and_not_fatal(folder, watch, evaluator, code, ends):
-    def broken(evaluator, fake):
+def test_only_a_source_without_memory_is_reported_and_not_fatal(folder, watch, scoring, code, ends):
+    @scoring
+    def broken(score, fake):
         if Path(fake).name == "b.npy":
             raise ResourceError("no memory", code=code)
-        return evaluator.score(fake)
+        return score(fake)
 
     for name in ("a.npy", "b.npy", "c.npy"):
         put(folder, name)
-    with watch(settle=0, evaluator=Scored(evaluator, broken)) as run:
+    with watch(settle=0) as run:
         if ends:
             with raising(ResourceError, code):
                 run.watcher.poll()
@@ -432,8 +430,7 @@ def test_log_is_no_link_and_not_in_a_sample(folder, evaluator, tmp_path):
     for name in ("images", "logs"):
         (folder / name).mkdir()
     (folder / "images" / "0.png").touch()
-    in_reals = Scored(evaluator, None)
-    in_reals.source = str(folder / "logs")
+    in_reals = SimpleNamespace(source=str(folder / "logs"))
     (tmp_path / "link").symlink_to(folder)
     (folder / "latest").symlink_to(".")
     for log, watched, scores, is_refused in (
@@ -502,13 +499,14 @@ def test_log_with_an_earlier_line_of_another_run_is_an_error(folder, watch, two_
     assert (folder / "genpr.jsonl").read_text() == text
 
 
-def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, evaluator, watch):
-    def moving(evaluator, fake):
+def test_moved_source_is_forgotten_and_missing_folder_is_an_error(folder, scoring, watch):
+    @scoring
+    def moving(score, fake):
         Path(fake).unlink()
-        return evaluator.score(fake)
+        return score(fake)
 
     put(folder, "a.npy")
-    with raising(ResourceError, "unreadable"), watch(settle=0, evaluator=Scored(evaluator, moving)) as run:
+    with raising(ResourceError, "unreadable"), watch(settle=0) as run:
         assert run.watcher.poll() == run.messages == []
         shutil.rmtree(folder)
         run.watcher.poll()
