@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,14 +103,16 @@ def decode(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 @pytest.fixture
 def write_images(tmp_path: Path) -> Callable[..., Path]:
-    """Write uint8 (n, h, w, 3) or (n, h, w) pixels as PNG files in a new folder."""
+    """Write uint8 (n, h, w, 3) or (n, h, w) pixels as files of a folder, PNG if `form` has no other suffix."""
 
-    def write(name: str, pixels: np.ndarray) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        for index, image in enumerate(pixels):
-            Image.fromarray(image).save(folder / f"{index:05d}.png")
-        return folder
+    def write(
+        name: str, pixels: Sequence[np.ndarray] | Mapping[int, np.ndarray], form: str = "{:05d}.png"
+    ) -> Path:
+        for index, image in pixels.items() if isinstance(pixels, Mapping) else enumerate(pixels):
+            path = tmp_path / name / form.format(index)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path, lossless=True)
+        return tmp_path / name
 
     return write
 

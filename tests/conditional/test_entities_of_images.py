@@ -77,9 +77,7 @@ def test_ids_are_paths_or_unique_names(write_images, tmp_path, form):
 
 
 def test_expectations_in_order_of_unpadded_names_are_a_warning(write_images):
-    folder = write_images("images", LABELED)
-    for row, path in enumerate(sorted(folder.iterdir())):
-        path.rename(folder / f"{row}.png")
+    folder = write_images("images", LABELED, "{}.png")
     labeled = {"calibrate_on": folder, "calibrate_expected": EXPECTED}
     for images, given, expected in ((folder, CALIBRATED, 1), (IMAGES, labeled, 1), (IMAGES, CALIBRATED, 0)):
         result = in_images(images=images, **given)

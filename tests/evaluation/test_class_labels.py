@@ -267,12 +267,6 @@ def codes_of(found):
     return [item.code for item in found.notices]
 
 
-def renamed(folder, names=UNPADDED):
-    for path, name in zip(sorted(folder.iterdir()), names, strict=True):
-        path.rename(folder / name)
-    return folder
-
-
 PIXELS = {"extractor": "pixels", "device": "cpu", "cache": False}
 
 
@@ -283,7 +277,7 @@ def unpadded(shaded, write_images, tmp_path):
     np.save(tmp_path / "kinds.npy", kinds)
     by_name = {"labels": dict(zip(UNPADDED, kinds, strict=True))}
     (tmp_path / "kinds.json").write_text(json.dumps(by_name))
-    return kinds, tmp_path, write_images("a", real), renamed(write_images("b", real))
+    return kinds, tmp_path, write_images("a", real), write_images("b", real, "{}.png")
 
 
 @pytest.mark.parametrize("given", ["list", "kinds.npy", "kinds.json", "padded"])
@@ -335,7 +329,7 @@ def test_only_sorted_names_with_numbers_in_another_order_are_ambiguous(names, ex
 
 def test_labels_of_the_source_itself_are_never_ambiguous(shaded, write_images, tmp_path):
     kinds, real, _ = shaded
-    folder = renamed(write_images("b", real))
+    folder = write_images("b", real, "{}.png")
     with tarfile.open(tmp_path / "b.tar", "w") as archive:
         for name, kind in zip(UNPADDED, kinds, strict=True):
             archive.add(folder / name, name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from image_files import noise
 
 import genpr
 from genpr.cli.main import run
@@ -192,21 +192,10 @@ OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals"
 INFO = ExtractorInfo("inception", 3, "none", None, comparable=True, cache_key="0" * 64)
 
 
-def write(folder, suffix, sizes, **options):
-    folder.mkdir()
-    rng = np.random.default_rng(len(suffix) + len(sizes))
-    for index, (width, height) in enumerate(sizes):
-        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.{suffix}", **options)
-    return folder
-
-
-SIZES = [(40, 50)] * 6 + [(8, 50), (50, 8)]
-
-
-def test_codecs_and_sizes_are_reported_with_and_without_a_cache(tmp_path):
-    real = write(tmp_path / "real", "png", SIZES)
-    fake = write(tmp_path / "fake", "jpg", [(40, 50)] * 8)
+def test_codecs_and_sizes_are_reported_with_and_without_a_cache(write_images):
+    sizes = [(50, 40)] * 6 + [(50, 8), (8, 50)]
+    real = write_images("real", [noise(*size, seed) for seed, size in enumerate(sizes)])
+    fake = write_images("fake", [noise(50, 40, seed) for seed in range(8, 16)], "{}.jpg")
     for how in ("embedded", "cached"):
         result = genpr.score(real, fake, **OPTIONS)
         assert ("all-cached" in messages_of(result)) == (how == "cached")

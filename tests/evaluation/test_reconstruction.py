@@ -10,7 +10,6 @@ import pytest
 import torch
 from image_files import encode
 from lpips_state import lpips_state, replaced_lpips
-from PIL import Image
 from raising import raising
 
 import genpr
@@ -35,16 +34,8 @@ def pairs(rng):
 
 
 @pytest.fixture
-def folders(tmp_path, pairs):
-    return save(tmp_path / "real", pairs[0]), save(tmp_path / "fake", pairs[1])
-
-
-def save(folder, pixels, name="{:03d}.png", rows=None):
-    for row in range(len(pixels)) if rows is None else rows:
-        path = folder / name.format(row)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels[row]).save(path, lossless=True)
-    return folder
+def folders(write_images, pairs):
+    return [write_images(*each, "{:03d}.png") for each in zip(("real", "fake"), pairs, strict=True)]
 
 
 def psnrs(real, fake):
@@ -96,11 +87,11 @@ def test_no_value_if_all_pairs_are_identical(pairs):
     assert [item.code for item in same.notices] == ["identical-pairs"]
 
 
-def test_files_are_paired_by_name_regardless_of_order_and_suffix(tmp_path, pairs):
+def test_files_are_paired_by_name_regardless_of_order_and_suffix(tmp_path, pairs, write_images):
     # macOS decomposes characters, and other systems do not.
-    real = save(tmp_path / "real", pairs[0], "cläss {0}/{0:03d}.png")
+    real = write_images("real", pairs[0], "cläss {0}/{0:03d}.png")
     decomposed = unicodedata.normalize("NFD", "cläss {0}/{0:03d}.webp")
-    fake = save(tmp_path / "fake", pairs[1], decomposed)
+    fake = write_images("fake", pairs[1], decomposed)
     names = sorted((str(path.relative_to(fake)) for path in fake.rglob("*.webp")), reverse=True)
     with tarfile.open(tmp_path / "fake.tar", "w") as tar:
         for name in names:
@@ -127,11 +118,10 @@ def test_files_are_paired_by_name_regardless_of_order_and_suffix(tmp_path, pairs
             np.testing.assert_array_equal(found.values[name], values[rows], name)
 
 
-def test_names_without_a_partner_are_listed(tmp_path):
+def test_names_without_a_partner_are_listed(write_images):
     pixels = np.zeros((120, 2, 2, 3), np.uint8)
-    real, fake = save(tmp_path / "real", pixels), save(tmp_path / "fake", pixels)
-    for row in range(50):
-        (fake / f"{row:03d}.png").rename(fake / f"x{row:03d}.png")
+    real, fake = write_images("real", pixels, "{:03d}.png"), write_images("fake", pixels[:50], "x{:03d}.png")
+    write_images("fake", {row: pixels[row] for row in range(50, 120)}, "{:03d}.png")
     shutil.copy(real / "119.png", real / "119.webp")
     assert bad_in(real, fake) == (
         "bad-pairs",
@@ -166,10 +156,10 @@ def test_images_that_cannot_be_compared_are_errors(pairs, folders):
         assert found.result.reconstruction.n_pairs == 30
 
 
-def test_pair_with_an_unusable_image_is_left_out(pairs, folders):
+def test_pair_with_an_unusable_image_is_left_out(pairs, folders, write_images):
     real, fake = folders
     (fake / "007.png").write_bytes((fake / "007.png").read_bytes()[:60])
-    save(fake, pairs[1][:, 1:], rows=[11])
+    write_images("fake", {11: pairs[1][11, 1:]}, "{:03d}.png")
     assert bad_in(real, fake)[1] == {("007.png", "image-corrupt"), ("011.png", "sizes-differ")}
     (real / "003.png").write_bytes(b"")
     options = {"metrics": ["psnr", "rfid", "clip_i"], "inception": "gabor", "clip": "pixels"}
@@ -191,12 +181,11 @@ def test_order_that_is_off_by_one_is_reported(pairs, shift):
     assert parts == [whole, whole]
 
 
-def test_sizes_may_differ_between_pairs_and_batch_size_changes_nothing(tmp_path, pairs):
-    for row in range(30):
-        for side, pixels in zip(("real", "fake"), pairs, strict=True):
-            save(tmp_path / side, {row: pixels[row][: 12 + row // 7 % 3]}, rows=[row])
-    whole, small = (measured(tmp_path / "real", tmp_path / "fake", batch_size=size) for size in (64, 2))
-    expected = [psnrs(*(each[row : row + 1, : 12 + row // 7 % 3] for each in pairs))[0] for row in range(30)]
+def test_sizes_may_differ_between_pairs_and_batch_size_changes_nothing(write_images, pairs):
+    cut = [[image[: 12 + row // 7 % 3] for row, image in enumerate(each)] for each in pairs]
+    sides = [write_images(*each) for each in zip(("real", "fake"), cut, strict=True)]
+    whole, small = (measured(*sides, batch_size=size) for size in (64, 2))
+    expected = [psnrs(real[None], fake[None])[0] for real, fake in zip(*cut, strict=True)]
     for found in (whole, small):
         np.testing.assert_allclose(found.values["psnr"], expected, rtol=1e-13)
         np.testing.assert_array_equal(found.values["ssim"], whole.values["ssim"])

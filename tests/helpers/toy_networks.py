@@ -42,7 +42,7 @@ def build(weights, *, names, device):
     known = [registry.BUILT_IN.get(name.base) for name in names]
     widths = [each.dim if each else WIDTH for each in known]
     resize = names[0].resize or (known[0].resize if known[0] else "tf1-bilinear")
-    rule = InputRule(find_rule(resize), 32, (128.0,) * 3, (128.0,) * 3)
+    rule = InputRule(find_rule(resize), 32, (0.0,) * 3, (128.0,) * 3)
     network = Projection([name.base for name in names], widths)
     return NetworkExtractor(network, names, widths, rule=rule, weights=weights, device=device)
 
