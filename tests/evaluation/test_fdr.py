@@ -2,7 +2,6 @@ import pickle
 
 import numpy as np
 import pytest
-import scipy.linalg
 import torch
 from raising import raising
 
@@ -13,6 +12,7 @@ from genpr.evaluation.protocols import find_protocol
 from genpr.features.registry import canonical_name, load_extractor, parse_name
 from genpr.features.representations import FDR6, frechet_ratios
 from genpr.features.statistics import read_statistics
+from genpr.metrics.frechet import frechet_distance
 
 # eval_all_fds.py of FD-loss: FDR_VALIDATION_FD and sizes; what is pooled, and the mean that timm's configurations must have.
 IMAGENET, CLIP = (0.485, 0.456, 0.406), (0.48145466, 0.4578275, 0.40821073)
@@ -103,17 +103,6 @@ def small_fdr6(change_protocol, tmp_path):
     return {name: load_extractor(each, device="cpu") for name, each in panel.items()}, panel
 
 
-def moments_of(features):
-    return features.mean(axis=0), np.cov(features, rowvar=False)
-
-
-def frechet(real, fake):
-    """The formula of Dowson and Landau 1982 by scipy's matrix square root."""
-    (mu_r, s_r), (mu_f, s_f) = moments_of(real), moments_of(fake)
-    root = scipy.linalg.sqrtm(s_r @ s_f).real
-    return ((mu_r - mu_f) ** 2).sum() + np.trace(s_r + s_f - 2 * root)
-
-
 def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, capsys):
     extractors, panel = small_fdr6
     sides = [rng.integers(0, most, (n, 16, 16, 3), dtype=np.uint8) for n, most in ((30, 256), (40, 200))]
@@ -121,8 +110,8 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     for name, extractor in extractors.items():
         images = (torch.from_numpy(side).permute(0, 3, 1, 2) for side in sides)
         real, fake = (extractor(each).double().numpy() for each in images)
-        expected[name] = frechet(real, fake) / PUBLISHED[name]
-        mu, sigma = moments_of(real)
+        expected[name] = frechet_distance(real, fake) / PUBLISHED[name]
+        mu, sigma = real.mean(axis=0), np.cov(real, rowvar=False)
         arrays[f"{panel[name]}.npz"] = {"mu": mu, "sigma": sigma, "avg_mu": mu, "avg_sigma": sigma}
     path, fakes, page = tmp_path / "stats.pkl", write_images("fake", sides[1]), tmp_path / "page.html"
     path.write_bytes(pickle.dumps(arrays))
