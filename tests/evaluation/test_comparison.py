@@ -155,14 +155,6 @@ def test_differences_are_distinguishable_if_the_interval_excludes_zero(scores):
     assert recall.interval.high < 0 < density.interval.low
 
 
-ROWS = (result.LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),), (result.Confusion("cat", "dog", 7),)
-LABELS = result.LabelSummary("knn", 5, *ROWS, ("f1 of cat",))
-ALIGNMENT = result.AlignmentSummary(100, 12, 1, (result.Misranked("a.png", "a cat", 3.5, 0.2, "a dog", 0.3),))
-ENTITIES = result.EntitySummary(
-    4, (result.EntityRow("cat", 3, 2, None),), (result.Unreadable("a.png", "prose", "I see"),)
-)
-
-
 def ranked(hits, seed=0):
     """A metric like those of `genpr align`."""
     values = torch.as_tensor(hits, dtype=torch.float64)
@@ -181,7 +173,7 @@ def plain():
 @pytest.fixture(scope="module")
 def mixed(plain):
     metrics = {**plain.metrics, "retrieval.r_precision": ranked([1, 0] * 50)}
-    return replace(plain, metrics=metrics, labels=LABELS, alignment=ALIGNMENT, entities=ENTITIES)
+    return replace(plain, metrics=metrics)
 
 
 def test_results_round_trip_through_json(mixed):
