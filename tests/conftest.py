@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +116,18 @@ def write_images(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path / name
 
     return write
+
+
+@pytest.fixture
+def change_protocol(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change fields of a protocol."""
+    from genpr.evaluation import protocols
+
+    def change(name: str, **fields: object) -> None:
+        changed = {**protocols.PROTOCOLS, name: replace(protocols.find_protocol(name), **fields)}
+        monkeypatch.setattr(protocols, "PROTOCOLS", changed)
+
+    return change
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Alignment and entities with a real architecture: both towers of a small open_clip model with random weights."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ import genpr
 from genpr.cli.main import run
 from genpr.conditional.recognition import calibrate
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.evaluation import protocols
 from genpr.features.networks import clip
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -82,10 +79,9 @@ def test_alignment_equals_that_of_open_clip(weights, images):
 
 
 @pytest.fixture
-def of_twelve(monkeypatch):
+def of_twelve(change_protocol):
     """The protocol coco30k, but of 12 images and the small model."""
-    recipe = replace(protocols.find_protocol("coco30k"), n_fake=12, clip=NAME)
-    monkeypatch.setattr(protocols, "PROTOCOLS", protocols.PROTOCOLS | {"coco30k": recipe})
+    change_protocol("coco30k", n_fake=12, clip=NAME)
 
 
 def test_coco30k_uses_square_images_and_prompts_with_the_prefix(of_twelve, weights):
