@@ -195,29 +195,6 @@ def test_images_without_a_label_may_be_left_out():
         check(real, [*real[:19], None], action="skip", share=0.04)
 
 
-KINDS = ("ant", "bee", "cat", "dog")
-
-
-@pytest.fixture(scope="module")
-def sides():
-    """120 reals of four kinds; 90 fakes with eels, which no real has, instead of cats."""
-    rng = np.random.default_rng(0)
-    centers = 8 * rng.normal(size=(5, 6))
-    real, fake = np.arange(120) % 4, np.array([0, 1, 3, 4])[np.arange(90) % 4]
-    drawn = [(centers[kinds] + rng.normal(size=(len(kinds), 6))).astype(np.float32) for kinds in (real, fake)]
-    names = [[(*KINDS, "eel")[kind] for kind in kinds] for kinds in (real, fake)]
-    return drawn, names
-
-
-def test_labels_of_both_sets_name_missed_and_invented_modes(sides):
-    labels = {"real_labels": sides[1][0], "fake_labels": np.array(sides[1][1])}
-    found = find_modes(*sides[0], clusters=5, device="cpu", **labels)
-    assert [found.modes.uncovered[0].classes[0][0], found.modes.outside[0].classes[0][0]] == ["cat", "eel"]
-    assert found.origins == {"real": "real_labels", "fake": "fake_labels"}
-    assert found.to_dict()["labels"] == found.origins
-    assert modes_table(found).endswith("real labels: real_labels; fake labels: fake_labels")
-
-
 SHADES = {"dark": 30, "light": 220}
 OPTIONS = {"extractor": "pixels", "device": "cpu", "cache": False, "clusters": 2}
 
@@ -242,6 +219,16 @@ def test_labels_of_the_source_are_used(shaded, write_images):
     found = find_modes(source, write_images("fake", fake), **OPTIONS)
     assert found.modes.uncovered[0].classes[0][0] == "light"
     assert set(found.origins) == {"real"}, "the fakes have none, and need none"
+
+
+def test_labels_of_both_sets_name_missed_and_invented_modes(shaded):
+    kinds, some, dark = shaded
+    labels = {"real_labels": ["dark"] * 60, "fake_labels": np.array(kinds)}
+    found = find_modes(dark, some, **labels, **OPTIONS)
+    assert found.modes.outside[0].classes[0][0] == "light"
+    assert found.origins == {"real": "real_labels", "fake": "fake_labels"}
+    assert found.to_dict()["labels"] == found.origins
+    assert modes_table(found).endswith("real labels: real_labels; fake labels: fake_labels")
 
 
 @pytest.mark.parametrize(
