@@ -10,7 +10,6 @@ import torch
 from image_files import noise
 
 import genpr
-from genpr.cli.main import run
 from genpr.evaluation.notices_of_score import image_notices
 from genpr.evaluation.result import result_of
 from genpr.features.extractor import ExtractorInfo
@@ -337,12 +336,8 @@ def test_randomly_ordered_samples_and_single_parts_are_not_reported(inception_sc
 # Vendi -------------------------------------------------------------------------------------------------------
 
 
-def test_command_reports_few_images_for_vendi(capsys, rng, tmp_path):
+def test_few_images_for_vendi_are_reported(rng):
     rows = rng.normal(size=(20_000, 3))
     for n in (19_999, 20_000):
-        np.save(tmp_path / "f.npy", rows[:n])
-        np.save(tmp_path / "r.npy", rows[:10])
-        sides = map(str, (tmp_path / "r.npy", tmp_path / "f.npy"))
-        assert run(["score", *sides, "--metrics", "vendi", "--no-control", "--json"]) == 0
-        notices = {item["code"]: item["message"] for item in json.loads(capsys.readouterr().out)["notices"]}
-        assert ("vendi of 19,999" in notices.get("vendi-not-converged", "")) == (n == 19_999)
+        found = messages_of(codes(rows[:10], rows[:n], metrics=["vendi"])[1])
+        assert ("vendi of 19,999" in found.get("vendi-not-converged", "")) == (n == 19_999)
