@@ -12,16 +12,10 @@ from raising import raising
 from torch import nn
 from training_images import N_FAKE, OPTIONS, images
 
-import genpr
 from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
 from genpr.integrations.common import as_uint8
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
 class Fader(nn.Module):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,8 @@ import torch
 from fading_module import BEST_EPOCH, DARKNESS, generate, module_of, trainer_options
 from peers import Peer
 from raising import raising
-from training_images import OPTIONS, images
+from training_images import images
 
-import genpr
 from genpr.errors import UsageError
 from genpr.integrations.callback import GenprCallback
 
@@ -22,11 +22,6 @@ pl, ours = Peer("lightning.pytorch"), Peer("genpr.integrations.lightning")
 
 pytestmark = pytest.mark.filterwarnings("default")  # advice of Lightning, and warnings of its imports
 WORKER = Path(__file__).with_name("lightning_worker.py")
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
 
 
 def fit(folder, callback, *, package=pl, validates=False, **options):
@@ -99,6 +94,21 @@ def test_every_must_be_a_multiple_of_the_epochs_between_validations(tmp_path, ev
     trainer = SimpleNamespace(check_val_every_n_epoch=2, enable_validation=True)
     ours.GenprLightningCallback(evaluator, generate, every=4).on_fit_start(trainer, None)
     assert run(3, validates=False) == run(3, limit_val_batches=0) == [2]
+
+
+def test_example_on_the_page(tmp_path, write_images, monkeypatch):
+    text = (WORKER.parents[2] / "docs" / "integrations.md").read_text()
+    code = re.search(r"^```python\n(from lightning.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    for before, after in {'"inception"': '"gabor"', "=5": "=2", "Trainer(c": "Trainer(**options, c"}.items():
+        assert before in code
+        code = code.replace(before, after)
+    write_images("real", images()[0].permute(0, 2, 3, 1).numpy())
+    monkeypatch.chdir(tmp_path)
+    module, options = module_of(pl.LightningModule), trainer_options(tmp_path)
+    names = {"generate": generate, "module": module, "options": options}
+    exec(compile(code, "integrations.md", "exec"), names)
+    assert [record.step for record in names["scores"].history.records] == [1, 3]
+    assert darkness_of(names["best"]) == pytest.approx(DARKNESS[1])
 
 
 @pytest.mark.slow

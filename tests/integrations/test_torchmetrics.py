@@ -41,11 +41,6 @@ def numbers():
     return expected()
 
 
-@pytest.fixture(scope="module")
-def evaluator():
-    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
-
-
 def test_metric_callback_evaluator_and_command_line_give_the_same_values(write_images, capsys):
     numbers = expected(options=GABOR)
     values = fill(INTEGRATION.PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()
