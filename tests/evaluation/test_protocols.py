@@ -16,7 +16,6 @@ from raising import raising
 from toy_networks import build
 
 import genpr
-from genpr.cli.main import run
 from genpr.errors import FeatureError, UsageError
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
@@ -192,25 +191,21 @@ def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path
         np.testing.assert_allclose(each.covariance, covariance, rtol=1e-9, atol=1e-12)
 
 
-def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, tmp_path, rng, change_protocol, capsys):
+def test_coco30k_is_the_fid_of_clean_fid_on_middle_squares(weights, rng, change_protocol):
     change_protocol("coco30k", n_real=2)
     extractor = genpr.load_extractor("inception@pil-bicubic-float", weights=weights, device="cpu")
+    sides = [rng.integers(0, most, (n, 20, 30, 3), dtype=np.uint8) for n, most in ((2, 256), (4, 200))]
     features = []
-    for name, n, most in (("r", 2, 256), ("f", 4, 200)):
-        wide = rng.integers(0, most, (n, 20, 30, 3), dtype=np.uint8)
-        np.savez(tmp_path / f"{name}.npz", arr_0=wide)
+    for wide in sides:
         middle = [
             Image.fromarray(each[:, 5:25]).resize((256, 256), Image.Resampling.LANCZOS) for each in wide
         ]
         features.append(genpr.embed(np.stack(middle), extractor).double())
-    sides = str(tmp_path / "r.npz"), str(tmp_path / "f.npz")
-    options = "--weights", str(weights), "--no-control", "--json"
-    assert run(["score", *sides, "--protocol", "coco30k", *options]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = genpr.score(*sides, protocol="coco30k", weights=weights, control=False)
     real = Gaussian.from_moments(features[0].mean(dim=0).numpy(), torch.cov(features[0].T).numpy())
-    assert result["metrics"]["fid"]["value"] == pytest.approx(frechet_distance(real, features[1]), rel=1e-6)
-    assert result["deviations"] == ["4 fake images where coco30k needs 30,000"]
-    assert result["fake"]["decoder"]["prepare"] == "square-crop:256"
+    assert result["fid"] == pytest.approx(frechet_distance(real, features[1]), rel=1e-6)
+    assert result.deviations == ("4 fake images where coco30k needs 30,000",)
+    assert result.fake.decoder["prepare"] == "square-crop:256"
 
 
 def test_edm2_and_guidance_interval_read_the_same_moments_for_features_of_two_resize_rules(rng, tmp_path):
