@@ -196,7 +196,8 @@ def test_images_without_a_label_may_be_left_out():
 
 
 SHADES = {"dark": 30, "light": 220}
-OPTIONS = {"extractor": "pixels", "device": "cpu", "cache": False, "clusters": 2}
+PIXELS = {"extractor": "pixels", "device": "cpu", "cache": False}
+OPTIONS = PIXELS | {"clusters": 2}
 
 
 def pixels(rng, kinds):
@@ -252,9 +253,6 @@ UNPADDED = [f"{row}.png" for row in range(60)]
 
 def codes_of(found):
     return [item.code for item in found.notices]
-
-
-PIXELS = {"extractor": "pixels", "device": "cpu", "cache": False}
 
 
 @pytest.fixture

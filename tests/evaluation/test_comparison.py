@@ -165,15 +165,11 @@ def ranked(hits, seed=0):
 
 
 @pytest.fixture(scope="module")
-def plain():
+def mixed():
+    """A result with metrics of two families."""
     real, fake = np.random.default_rng(0).normal(size=(2, 120, 4))
-    return genpr.score(real, fake, control=False)
-
-
-@pytest.fixture(scope="module")
-def mixed(plain):
-    metrics = {**plain.metrics, "retrieval.r_precision": ranked([1, 0] * 50)}
-    return replace(plain, metrics=metrics)
+    plain = genpr.score(real, fake, control=False)
+    return replace(plain, metrics={**plain.metrics, "retrieval.r_precision": ranked([1, 0] * 50)})
 
 
 def test_results_round_trip_through_json(mixed):
