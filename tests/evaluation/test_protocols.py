@@ -4,16 +4,17 @@ import json
 import pickle
 from dataclasses import replace
 from hashlib import sha256
+from unittest.mock import patch
 
 import numpy as np
 import oracle
 import pytest
 import torch
+import toy_networks
 from feature_files import save
 from PIL import Image
 from protocol_cases import score_protocols
 from raising import raising
-from toy_networks import build
 
 import genpr
 from genpr.errors import FeatureError, UsageError
@@ -41,7 +42,7 @@ def weights(tmp_path, monkeypatch):
     file = replace(INCEPTION_2015, size=path.stat().st_size, sha256=sha256(path.read_bytes()).hexdigest())
     known = {name: replace(registry.BUILT_IN[name], weights=file, dim=WIDTHS[name]) for name in WIDTHS}
     monkeypatch.setattr(registry, "BUILT_IN", registry.BUILT_IN | known)
-    monkeypatch.setattr(inception, "build", build)
+    monkeypatch.setattr(inception, "build", toy_networks.build)
     return path
 
 
@@ -162,8 +163,10 @@ def test_several_protocols_of_one_extractor_embed_once(weights, pixels, tmp_path
     seen, metrics = [], ["precision", "recall", "fid", "sfid", "is"]
     options = {"weights": weights, "control": False}
     several = {"protocols": ["adm", "mar", "jit"], "progress": lambda stage, *_: seen.append(stage)}
-    adm, mar, jit = score_protocols(*sides, **several, **options).values()
+    with patch.object(toy_networks, "Projection", wraps=toy_networks.Projection) as network:
+        adm, mar, jit = score_protocols(*sides, **several, **options).values()
     assert (seen.count("real"), seen.count("fake")) == (5, 10)
+    assert {*WIDTHS} in [{*call.args[0]} for call in network.call_args_list], "one pass gives all layers"
     alone = genpr.score(sides[1], sides[1], metrics=["precision"], **options)
     assert alone.real.n_cached == 10, "pool3 was cached although it was embedded with other layers"
     plain = genpr.score(*sides, metrics=metrics, **options)
