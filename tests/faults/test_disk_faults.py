@@ -6,6 +6,7 @@ import os
 import resource
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import filelock
 import numpy as np
@@ -52,11 +53,8 @@ def test_unwritable_folder_loses_the_cache_but_not_the_score(sides, tmp_path, mo
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache=False)
 
-    def refuse(*_args, **_options):
-        raise OSError(error, os.strerror(error))
-
     with monkeypatch.context() as patch:
-        patch.setattr(*call, refuse)
+        patch.setattr(*call, Mock(side_effect=OSError(error, os.strerror(error))))
         found = genpr.score(*sides, **OPTIONS, cache_dir=root)
     assert found.to_flat_dict() == plain.to_flat_dict()
     assert codes(found) == {"cache-write-failed"}
@@ -69,12 +67,8 @@ def test_temporarily_unreadable_shard_is_kept(sides, tmp_path, monkeypatch, erro
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache_dir=root)
     shards = {path: path.read_bytes() for path in root.rglob("*.safetensors")}
-
-    def failing_read(*_args, **_options):
-        raise OSError(error, os.strerror(error))
-
     with monkeypatch.context() as patch:
-        patch.setattr(safetensors, "safe_open", failing_read)
+        patch.setattr(safetensors, "safe_open", Mock(side_effect=OSError(error, os.strerror(error))))
         found = genpr.score(*sides, **OPTIONS, cache_dir=root)
     assert found.to_flat_dict() == plain.to_flat_dict()
     assert codes(found) == {"cache-unreadable"}
@@ -110,9 +104,7 @@ def test_unavailable_locks_are_errors_of_one_line(tmp_path, monkeypatch, capsys,
         filelock.FileLock(Path("samples/.genpr-watch.lock" if error is None else "x")),
     ):
         if error is not None:
-            patch.setattr(
-                filelock.FileLock, "acquire", lambda *_args, **_options: (_ for _ in ()).throw(error)
-            )
+            patch.setattr(filelock.FileLock, "acquire", Mock(side_effect=error))
         assert run(arguments) == 4
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == ("locked" if error is None else "unwritable")
