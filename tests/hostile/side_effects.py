@@ -1,7 +1,9 @@
 """Detect forbidden side effects: starting a program, opening a connection, importing by a pickle, or writing outside a folder."""
 
 import os
+import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,14 +60,18 @@ _HOOK = _Hook()
 
 
 @contextmanager
-def record_side_effects(folder: Path) -> Iterator[list[str]]:
-    """Record forbidden events of this process and writes outside `folder` in a list."""
+def limited_effects(folder: Path, *, seconds: float, memory: int) -> Iterator[None]:
+    """Assert that this process has no forbidden side effects and limit its processor time and new bytes of memory."""
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     if not _HOOK.is_installed:
         sys.addaudithook(_HOOK)
         _HOOK.is_installed = True
     _HOOK.seen = seen = []
     _HOOK.folder = os.path.realpath(folder)
     try:
-        yield seen
+        yield
     finally:
         _HOOK.folder = None
+    assert not seen, seen[:5]
+    assert time.process_time() - started < seconds
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < memory
