@@ -44,12 +44,11 @@ def resampled(points: IndexedPoints, *, stream: int, listed: int = 64, count: in
     return ResampledSet(points, lists, halves)
 
 
-def both_sides(features, listed: int, count: int, device: str) -> list[ResampledSet]:
-    x, y = place(*(torch.as_tensor(each).to(device) for each in features))
-    return [
-        resampled(x, stream=0, listed=listed, count=count),
-        resampled(y, stream=1, listed=listed, count=count),
-    ]
+def both_sides(
+    real, fake, listed: int = 64, count: int = COUNT, *, device: str = "cpu", kind: str = "all coordinates"
+) -> list[ResampledSet]:
+    sets = place(*(torch.as_tensor(each).to(device) for each in (real, fake)), kind=kind)
+    return [resampled(each, stream=stream, listed=listed, count=count) for stream, each in enumerate(sets)]
 
 
 def replicate_counts(
@@ -112,8 +111,7 @@ def check(
     listed: int = 64,
     engine=ENGINE,
 ) -> None:
-    x, y = place(real, fake, kind=kind)
-    sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
+    sides = both_sides(real, fake, listed, kind=kind)
     requests = requests or [*REQUESTS, *OWN]
     assert_counts(*sides, replicate_counts(*sides, requests, engine=engine))
 
@@ -156,8 +154,7 @@ def test_counts_of_fakes_in_the_center_of_all_balls(rng):
 def test_counts_of_floats_off_center(rng):
     """Float32 distances differ from the definition in the last bits, so only pairs with a clear decision are compared."""
     real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
-    x, y = place(real, fake, kind="principal directions and clusters")
-    sides = resampled(x, stream=0), resampled(y, stream=1)
+    sides = both_sides(real, fake, kind="principal directions and clusters")
     found = replicate_counts(*sides, [*REQUESTS, *OWN])
     off = 0
     for half in range(COUNT):
@@ -167,8 +164,7 @@ def test_counts_of_floats_off_center(rng):
 
 
 def test_tile_size_and_number_of_threads_change_nothing(rng, monkeypatch):
-    x, y = place(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="clusters")
-    sides = resampled(x, stream=0), resampled(y, stream=1)
+    sides = both_sides(*rng.normal(size=(2, 60, 5)).astype(np.float32), kind="clusters")
     before = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
     monkeypatch.setattr(resample, "ROWS", 7)
     monkeypatch.setattr(resample, "_MASSES", 3)
@@ -187,7 +183,8 @@ def test_gpu_counts_of_every_half_equal_cpu_counts(rng, gpu, monkeypatch, listed
     monkeypatch.setattr(resample, "tile_budget", lambda _device: budget)
     sets, requests = (whole_numbers(rng, 41, 4), whole_numbers(rng, 50, 4, 5)), [*REQUESTS[::7], *OWN[::11]]
     found, expected = (
-        replicate_counts(*both_sides(sets, listed, count, device), requests) for device in ("cuda", "cpu")
+        replicate_counts(*both_sides(*sets, listed, count, device=device), requests)
+        for device in ("cuda", "cpu")
     )
     assert all(expected[each].tolist() == found[each].tolist() for each in requests)
 
@@ -195,7 +192,7 @@ def test_gpu_counts_of_every_half_equal_cpu_counts(rng, gpu, monkeypatch, listed
 @pytest.mark.gpu
 def test_gpu_counts_many_portions_in_few_operations(rng, gpu):
     sets = whole_numbers(rng, 300, 4), whole_numbers(rng, 90, 4)
-    sides, sq = both_sides(sets, 290, 100, "cuda"), sq_distances(*sets).double().flatten()
+    sides, sq = both_sides(*sets, 290, 100, device="cuda"), sq_distances(*sets).double().flatten()
     pairs = Pairs(*(part.cuda() for part in (*all_pairs(300, 90), sq, sq)))
     if gpu is not None:
         gpu.reset()
@@ -206,7 +203,7 @@ def test_gpu_counts_many_portions_in_few_operations(rng, gpu):
     if gpu is not None:  # of every portion by itself they would be ten times as many
         assert gpu.kernels < 700
         assert gpu.synchronizations.total() < 25
-    assert_counts(*both_sides(sets, 290, 100, "cpu"), found)
+    assert_counts(*both_sides(*sets, 290, 100), found)
 
 
 @pytest.mark.gpu
@@ -223,8 +220,7 @@ def test_distance_on_a_gpu_does_not_depend_on_the_number_of_pairs(rng, gpu):
 def test_pairs_decided_by_bounds_need_no_distance(rng, recorded):
     shell = rng.normal(size=(300, 30))
     real = (shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
-    x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
-    sides = resampled(x, stream=0), resampled(y, stream=1)
+    sides = both_sides(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     looked_at = recorded(2, "resample.near_sq_distances")
     found = replicate_counts(*sides, [CountRequest("real", BallKind(5), "pairs")])
     assert found[CountRequest("real", BallKind(5), "pairs")].tolist() == [[150 * 150] * COUNT]
@@ -243,11 +239,10 @@ class Everything:
 
 
 def test_pairs_of_other_consumers_are_not_counted(rng):
-    x, y = place(*rng.normal(size=(2, 60, 3)).astype(np.float32))
-    sides = resampled(x, stream=0), resampled(y, stream=1)
+    sides = both_sides(*rng.normal(size=(2, 60, 3)).astype(np.float32))
     alone = replicate_counts(*sides, [*REQUESTS[::5], *OWN[::5]])
     counter, other = ReplicateCounter(*sides, [*REQUESTS[::5], *OWN[::5]]), Everything(60, 60)
-    cross_counts(x, y, consumers=[other, counter])
+    cross_counts(*(side.points for side in sides), consumers=[other, counter])
     assert other.seen == 3600
     assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
 
