@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import oracle
+from null_oracle import clipped_coverage_curve
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,10 @@ def clipped_density(pair: Pair, k: int) -> float:
     return min(1.0, of_fakes / of_reals) if of_reals else 0.0
 
 
-def expected_share(n: int, m: int, good: int, k: int) -> float:
-    """E[min(1, fakes in a ball / k)] when `good` of m fakes are good: their number is negative hypergeometric."""
-    chances = [math.comb(j + k - 1, j) * math.comb(n - 1 - k + good - j, good - j) for j in range(good + 1)]
-    total = math.comb(n - 1 + good, good)
-    return sum(min(j, k) * chance for j, chance in enumerate(chances)) / (k * total)
-
-
 def clipped_coverage(pair: Pair, k: int) -> float:
     n, m = pair.sizes
     raw = float(np.mean([min(1.0, sum(row) / k) for row in pair.fakes_in(pair.radii(k))]))
-    curve = [expected_share(n, m, good, k) for good in range(m + 1)]
-    return float(np.interp(raw, curve, np.arange(m + 1) / m))
+    return float(np.interp(raw, clipped_coverage_curve(n, np.arange(m + 1), k), np.arange(m + 1) / m))
 
 
 def nn_accuracy(pair: Pair, _k: int) -> float:
@@ -144,14 +138,11 @@ def values(pair: Pair, k: int) -> dict[str, float]:
 
 
 def hit(n: int, m: int, k: int, at_least: int = 1) -> float:
-    """Probability that the k-NN ball of one of n points contains at least `at_least` of m others, by hypergeometric sums.
+    """Probability that the k-NN ball of one of n points contains at least t = `at_least` of m others.
 
     At least t of the first k + t - 1 of n - 1 + m others, in order of distance, are of the m.
     """
-    draws, population = k + at_least - 1, n + m - 1
-    held = range(max(at_least, draws - n + 1), draws + 1)
-    ways = sum(math.comb(m, t) * math.comb(n - 1, draws - t) for t in held)
-    return ways / math.comb(population, draws)
+    return float(hypergeom.sf(at_least - 1, n + m - 1, m, k + at_least - 1))
 
 
 def covered_by_others(pair: Pair, k: int) -> float:
