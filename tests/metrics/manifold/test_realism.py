@@ -1,20 +1,18 @@
 """Realism, rarity, C_T and authenticity: hand-computed values, and the definition on all pairs."""
 
-from dataclasses import replace
-
 import feature_cases
 import numpy as np
 import oracle
 import pytest
 import torch
 from scipy import stats
+from search_cases import place
 
 import genpr
 from genpr.errors import FeatureError
 from genpr.metrics.manifold import KNNManifold
 from genpr.metrics.realism import authentic, ct_z, mann_whitney_z, rarity, realism_of
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Projection
 
 
 def realism(real, fake, k: int = 3) -> torch.Tensor:
@@ -50,19 +48,14 @@ def test_square_roots_are_correctly_rounded(rng):
     assert np.array_equal(realism(real, fake).numpy(), np.sqrt(ratios[kept].max(axis=0)))
 
 
-def in_three_directions(projection: Projection, features: torch.Tensor) -> Projection:
-    basis = torch.linalg.svd(features.double() - projection.center, full_matrices=False).Vh[:3].T.contiguous()
-    return replace(projection, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("tiles", [(13, 40), (64, 9)])
 @pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "as_wide_as_inception"])
 def test_tiles_and_frames_do_not_change_results(case, tiles):
-    real, fake = map(torch.from_numpy, feature_cases.make(case))
-    sq_radii = torch.from_numpy(oracle.kth_sq_distances(real.numpy(), [3])[0])
-    for projection in (Projection.around(real), in_three_directions(Projection.around(real), real)):
+    real, fake = feature_cases.make(case)
+    sq_radii = torch.from_numpy(oracle.kth_sq_distances(real, [3])[0])
+    for kind in ("all coordinates", "principal directions"):
         updates: list[int] = []
-        sets = projection.place(real), projection.place(fake)
+        sets = place(real, fake, kind=kind)
         found = realism_of(sets[0], sq_radii, sets[1], engine=Engine(*tiles), advance=updates.append)
         assert torch.equal(found, realism(real, fake))
         assert sum(updates) == len(real) * len(fake)
