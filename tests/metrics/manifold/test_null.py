@@ -98,15 +98,3 @@ def test_calibration_inverts_the_curve(n, m, k):
     assert fine[-1] == 1
     halfway = calibrated_clipped_coverage([(curve[m // 2] + curve[m // 2 + 1]) / 2], n, m, k)
     assert halfway == pytest.approx((m // 2 + 0.5) / m, abs=1e-9)
-
-
-def _in_degrees(points, k):
-    sq, sq_radii = _neighbors(points, k)
-    return (sq <= sq_radii[:, None]).sum(axis=0)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_null_of_recall_on_a_circle_has_a_closed_form(k, rng):
-    angles = rng.uniform(0, 2 * np.pi, (30, 400))
-    seen = [(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k) >= 1).mean() for a in angles]
-    assert np.mean(seen) == pytest.approx(1 - 4.0**-k, abs=0.008)
