@@ -7,6 +7,8 @@ import pytest
 import torch
 from public_calls import FAKE, PUBLIC, REAL, fields_of, of_score
 
+from genpr.metrics.registry import BALLS
+
 pytestmark = pytest.mark.gpu
 # Sums in another order; all others are of counts, or of sums in one order.
 ROUNDED = {
@@ -58,6 +60,6 @@ def test_gpu_results_equal_cpu_results(name, tmp_path):
 def test_intervals_do_not_depend_on_shape_dependent_sums(gpu, tmp_path):
     if gpu is not None:
         gpu.by_shape = True
-    call = of_score(REAL, FAKE, metrics=["precision", "recall", "density", "coverage"])
+    call = of_score(REAL, FAKE, metrics=[name for name, metric in BALLS.items() if metric.halves])
     on_cpu, on_gpu = (call({"device": device}, tmp_path) for device in ("cpu", "cuda"))
     assert on_gpu == on_cpu

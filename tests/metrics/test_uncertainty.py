@@ -3,10 +3,8 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from raising import raising
 from scipy import stats
 from sklearn.metrics import fbeta_score
@@ -15,29 +13,8 @@ from genpr.errors import UsageError
 from genpr.metrics import uncertainty as module
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
 from genpr.metrics.metric import family_of
-from genpr.metrics.neighbor_metrics import Replicates
-from genpr.metrics.registry import ALL_METRICS, BALLS, CONDITIONAL, METRICS
+from genpr.metrics.registry import ALL_METRICS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import Resampled, difference, halved, interval_of, lower_part, standard_error
-from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Neighborhood, cross_counts
-from genpr.neighbors.index import Projection
-
-RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
-
-KS = dict.fromkeys(RESAMPLED, 3)
-KS |= {"density": 4, "symmetric_precision": 2}
-COUNT = 6
-
-
-def values_of(
-    real: NDArray, fake: NDArray, ks=KS, device="cpu", ties="closed", **options
-) -> dict[str, torch.Tensor]:
-    sets = [torch.from_numpy(features).to(device) for features in (real, fake)]
-    placed = map(Projection.around(sets[0]).place, sets)
-    sides = [Neighborhood.from_points(points, [BallKind(1)], ties=ties, keep=64) for points in placed]
-    halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    cross_counts(sides[0].points, sides[1].points, consumers=[halves.counter])
-    return halves.values()
 
 
 def pairs(*halves: float) -> torch.Tensor:
@@ -83,17 +60,6 @@ def test_equal_replicates_elsewhere_give_the_binomial_interval():
     assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high))
     density = interval_of(2.0, torch.full((100,), 2.0), n=50, upper=None)
     assert density.low < 2.0 < density.high
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("ties", ["closed", "strict"])
-def test_replicates_on_a_gpu_equal_those_of_the_cpu(rng, gpu, ties):
-    if gpu is not None:
-        gpu.by_shape = True
-    real = rng.normal(5, 0.05, (70, 6)).astype(np.float32)
-    fake = np.concatenate([real[:20], real[:12], rng.normal(5, 0.05, (40, 6)).astype(np.float32)])
-    expected, found = (values_of(real, fake, device=each, ties=ties) for each in ("cpu", "cuda"))
-    assert all(found[name].tolist() == replicates.tolist() for name, replicates in expected.items())
 
 
 def score(value: float, replicates, **changed) -> Resampled:
