@@ -43,6 +43,12 @@ FUNCTIONS = {
 }
 
 
+def measured(name, *sides):
+    """The value of a metric with its interval."""
+    value, influence = FUNCTIONS[name](*sides, device="cpu")
+    return with_interval(MetricValue(value, None), influence, seed=0)
+
+
 def drawn(number, *, n=200, m=150, d=6, moved=0.0):
     """Reals, and fakes shifted by `moved`: (n, d) and (m, d) float64, off center."""
     rng = np.random.default_rng([number, n, m])
@@ -66,11 +72,15 @@ def weighted_frechet(weights, real, fake):
     return genpr.frechet_distance(Gaussian(mean, covariance), Gaussian.from_features(fake))
 
 
-def weighted_cmmd(weights, real, fake):
+def gaussian_kernels(real, fake):
+    """Of CMMD among reals, from reals to fakes, and among fakes."""
     real, fake = (side / side.norm(dim=1, keepdim=True) for side in (real, fake))
-    among, across, of_fakes = (
-        torch.exp(-torch.cdist(a, b).square() / 200) for a, b in ((real, real), (real, fake), (fake, fake))
-    )
+    pairs = (real, real), (real, fake), (fake, fake)
+    return [torch.exp(-torch.cdist(*each).square() / 200) for each in pairs]
+
+
+def weighted_cmmd(weights, real, fake):
+    among, across, of_fakes = gaussian_kernels(real, fake)
     return float(1000 * (weights @ among @ weights + of_fakes.mean() - 2 * weights @ across.mean(dim=1)))
 
 
@@ -133,8 +143,9 @@ def test_influence_on_the_inception_score_is_its_derivative():
     assert found.real is None
 
 
-def test_influence_on_the_sliced_distance_of_a_shift_is_linear():
-    """Moved by v along one dimension, reals have the potential -2 v x, and fakes 2 v y, three times."""
+def test_influence_on_the_sliced_distance_of_a_shift_is_linear(monkeypatch):
+    """Moved by v along one dimension, reals have the potential -2 v x, and fakes 2 v y, three times; in parts of 1 and 2."""
+    monkeypatch.setattr("genpr.metrics.mind._PROJECTIONS", 2 * 4000)
     rng = np.random.default_rng(0)
     real, fake = rng.normal(size=(4000, 1)), rng.normal(size=(5000, 1)) + 2
     _, found = mind_influence(real, fake, directions=3, device="cpu")
@@ -272,30 +283,38 @@ def test_second_order_of_the_inception_score_of_certain_images():
     assert share == pytest.approx(0.5, abs=0.1)
 
 
+def second_order_of(among, across, of_fakes):
+    """From the mean squares of centered kernels; those within a set without its diagonal (Szekely and Rizzo 2014)."""
+    n, m = across.shape
+    kernels = across - across.mean(axis=0) - across.mean(axis=1, keepdims=True) + across.mean()
+    total = 4 * np.square(kernels).sum() / ((n - 1) * (m - 1) * n * m)
+    for kernels in (among, of_fakes):
+        n = len(kernels)
+        np.fill_diagonal(kernels, 0)
+        rows = kernels.sum(axis=0) / (n - 2)
+        kernels = kernels - rows - rows[:, None] + rows.sum() / (n - 1)
+        np.fill_diagonal(kernels, 0)
+        total += 2 * np.square(kernels).sum() / (n * (n - 3) * n * (n - 1))
+    return float(total)
+
+
 def test_bias_of_cmmd_is_without_equal_pairs_and_second_order_the_mean_square_of_centered_kernels():
-    n, m = 300, 200
-    real, fake = (side / side.norm(dim=1, keepdim=True) for side in drawn(0, n=n, m=m, moved=0.3))
-    value, influence = cmmd_influence(real, fake, device="cpu")
-    squares, means = [], []
-    for a, b in ((real, real), (fake, fake), (real, fake)):
-        kernels = torch.exp(-torch.cdist(a, b).square() / 200)
-        apart = ~torch.eye(len(a), dtype=torch.bool) if a is b else slice(None)
-        means.append(float(kernels[apart].mean()))
-        kernels = kernels - kernels.mean(dim=0) - kernels.mean(dim=1, keepdim=True) + kernels.mean()
-        squares.append(float(kernels[apart].square().mean()))
-    unbiased = 1000 * (means[0] + means[1] - 2 * means[2])
+    sides = [side.float().double() for side in drawn(0, n=300, m=200, moved=0.3)]
+    value, influence = cmmd_influence(*sides, device="cpu")
+    among, across, of_fakes = gaussian_kernels(*sides)
+    within = [float(each[~torch.eye(len(each), dtype=torch.bool)].mean()) for each in (among, of_fakes)]
+    unbiased = 1000 * (sum(within) - 2 * float(across.mean()))
     assert influence.bias == pytest.approx(value - unbiased, rel=1e-6)
-    expected = 2 * squares[0] / n**2 + 2 * squares[1] / m**2 + 4 * squares[2] / (n * m)
+    expected = second_order_of(among.numpy(), across.numpy(), of_fakes.numpy())
     assert influence.second_order == pytest.approx(1e6 * expected, rel=0.05)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_identical_sets_have_an_interval_of_positive_width(name):
     real = drawn(0)[0].float()
-    value, influence = FUNCTIONS[name](real, real, device="cpu")
-    found = with_interval(MetricValue(value, None), influence, seed=0)
+    found = measured(name, real, real)
     low, high = found.interval
-    assert low < value < high < math.inf
+    assert low < found.value < high < math.inf
     assert np.isfinite(found.replicates).all()
     assert np.std(found.replicates) > 0
 
@@ -310,8 +329,7 @@ def test_identical_images_have_no_interval():
     )
     for name in ("fd", "cmmd", "kd", "mind"):
         for other in (same, others):
-            value, influence = FUNCTIONS[name](same, other, device="cpu")
-            assert with_interval(MetricValue(value, None), influence, seed=0).interval is None
+            assert measured(name, same, other).interval is None
 
 
 @pytest.mark.parametrize(("offset", "tolerance"), [(0.0, 1e-6), (1e3, 1e-4), (1e5, 0.05)])
@@ -323,20 +341,8 @@ def test_second_order_of_the_kernel_distance_is_the_mean_square_of_centered_kern
     n = 100
     sides = [20 * side + offset for side in drawn(0, n=n, m=n, moved=0.3)]
     _, influence = kernel_influence(*sides, subsets=subsets, subset_size=n, device="cpu")
-    precise = [side.numpy().astype(np.longdouble) for side in sides]
-    squares = []
-    for a, b in ((0, 0), (1, 1), (0, 1)):
-        kernels = (precise[a] @ precise[b].T / 6 + 1) ** 3
-        if a == b:  # the diagonal is not part of the distance: U-centering (Szekely and Rizzo 2014)
-            np.fill_diagonal(kernels, 0)
-            rows = kernels.sum(axis=0) / (n - 2)
-            kernels = kernels - rows - rows[:, None] + rows.sum() / (n - 1)
-            np.fill_diagonal(kernels, 0)
-            squares.append(float(np.square(kernels).sum() / (n * (n - 3))))
-        else:
-            kernels = kernels - kernels.mean(axis=0) - kernels.mean(axis=1, keepdims=True) + kernels.mean()
-            squares.append(float(np.square(kernels).sum() / (n - 1) ** 2))
-    expected = 2 * (squares[0] + squares[1]) / (n * (n - 1)) + 4 * squares[2] / n**2
+    x, y = (side.numpy().astype(np.longdouble) for side in sides)
+    expected = second_order_of(*((a @ b.T / 6 + 1) ** 3 for a, b in ((x, x), (x, y), (y, y))))
     assert influence.second_order == pytest.approx(expected, rel=tolerance)
 
 
@@ -353,16 +359,6 @@ def test_intervals_and_replicates_do_not_depend_on_the_number_of_threads():
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1] == found[2]
-
-
-def test_influence_on_the_sliced_distance_takes_all_directions(monkeypatch):
-    """They are sorted in several parts; a shift by v moves a row x by 6 v x."""
-    monkeypatch.setattr("genpr.metrics.mind._PROJECTIONS", 600 * 300)
-    real = torch.randn(600, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    _, influence = mind_influence(real, real + 3.0, device="cpu")
-    along = (real - real.mean(dim=0)) @ torch.full((2,), 3.0, dtype=torch.float64)
-    slope = float(influence.fake @ along / along.square().sum())
-    assert slope == pytest.approx(6, rel=0.02)
 
 
 def test_constant_features_change_nothing():
