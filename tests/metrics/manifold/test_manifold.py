@@ -74,8 +74,6 @@ def test_counts_are_equivariant_to_permutations_of_rows(case, rng):
 def test_f_score_is_the_weighted_harmonic_mean():
     assert PrecisionRecall(0.5, 1.0).f_score() == pytest.approx(2 / 3)
     assert PrecisionRecall(0.5, 1.0).f_score(beta=2) == pytest.approx(5 / 6)
-    assert PrecisionRecall(1.0, 0.5).f_score(beta=2) == pytest.approx(5 / 9)
-    assert PrecisionRecall(0.0, 0.0).f_score() == 0
     for beta in (0, -1, math.nan):
         with pytest.raises(UsageError, match="beta must be positive"):
             PrecisionRecall(0.5, 0.5).f_score(beta)
@@ -284,35 +282,23 @@ def test_progress_is_monotone_and_ends_at_the_total(threads, rng, monkeypatch):
         assert done[-1] == total
 
 
-def progress_of_score(real, fake, ks, *, intervals):
-    """Progress of a score by fitted reals: all updates, and the total."""
-    options = {"ties": "closed", "intervals": intervals, "seed": 0, "device": torch.device("cpu")}
-    side = NeighborMetrics(torch.from_numpy(real).float(), ks=ks, **options)
-    updates = []
-    side.score(torch.from_numpy(fake).float(), lambda done, total: updates.append((done, total)))
-    assert len({total for _, total in updates}) == 1, "one bar for all searches"
-    return [done for done, _ in updates], updates[0][1]
-
-
 CROSS = 90 * 60
 PASSES = [
-    ({"precision": 3}, True, 0),  # replicates are counted on the way
-    ({"precision": 3, "recall": 3}, True, 0),
-    ({"authenticity": 1}, False, CROSS),
-    ({"realism": 3}, False, CROSS),
+    ({"precision": 3, "recall": 3}, True, 0),  # replicates are counted on the way
     ({"realism": 3, "authenticity": 1}, False, 2 * CROSS),
     ({"rarity": 3}, False, 0),
     ({"precision": 60}, True, 0),  # halves are too small for replicates
-    ({"coverage": 5, "realism": 3, "rarity": 3}, True, CROSS),
 ]
 
 
 @pytest.mark.parametrize(("ks", "intervals", "more"), PASSES, ids=lambda each: str(each))
 def test_progress_includes_every_search_of_a_score(ks, intervals, more, rng):
-    real, fake = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=(60, 3)).astype(np.float32)
-    done, total = progress_of_score(real, fake, ks, intervals=intervals)
+    real, fake = (torch.from_numpy(rng.normal(size=(n, 3))).float() for n in (90, 60))
+    options = {"ties": "closed", "intervals": intervals, "seed": 0, "device": torch.device("cpu")}
+    updates = []
+    NeighborMetrics(real, ks=ks, **options).score(fake, lambda *update: updates.append(update))
+    done, totals = zip(*updates, strict=True)
     counting = CROSS + (60 * 59 // 2 if "recall" in ks else 0)
-    assert total == counting + more
-    assert done[-1] == total
+    assert {*totals} == {done[-1]} == {counting + more}, "one bar for all searches"
     assert (np.diff(done) > 0).all()
     assert any(each == counting for each in done)

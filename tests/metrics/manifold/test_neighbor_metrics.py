@@ -15,7 +15,7 @@ from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.coordinates import ProjectedCoordinates
 from genpr.neighbors.engine import Tiles
-from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves
 from genpr.neighbors.subsets import drawn_subsets
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
@@ -42,6 +42,15 @@ def score(real, fake, ks, **options):
 
 def integers(rng, n, center=0):
     return (center + rng.integers(-4, 5, (n, 3))).astype(np.float32)
+
+
+def halves_of(real, fake, seed=4):
+    """Both sides of every half."""
+    masks = [
+        Halves.drawn(len(side), seed=seed, stream=stream, count=100, device=CPU).members().numpy()
+        for stream, side in enumerate((real, fake))
+    ]
+    return [(real[x], fake[y]) for x, y in zip(*masks, strict=True)]
 
 
 @pytest.fixture
@@ -160,12 +169,9 @@ class TestIntervals:
         found = {
             name: value for name, value in every.items() if name not in {*lesser, "clipped_density"} | uncut
         }
-        sides = [
-            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).masks).numpy()
-            for stream, side in enumerate((real, fake))
-        ]
+        halves = halves_of(real, fake)
         for half in (0, 1, 98):
-            x, y = real[sides[0][:, half]], fake[sides[1][:, half]]
+            x, y = halves[half]
             expected = ball_metric_oracle.values(Pair.of(x, y, ties), 2)
             # Nulls count the reals of a half in closed balls of the others.
             covered_by_others = ball_metric_oracle.covered_by_others(Pair.of(x, x, "closed"), 2)
@@ -185,15 +191,9 @@ class TestIntervals:
     def test_replicates_of_witnessed_diversity_are_of_the_part_that_is_lower(self, off_center):
         real, fake = (features.astype(np.float32) for features in off_center)
         found = score(real, fake, {"witnessed_diversity": 8}, seed=4)["witnessed_diversity"]
-        sides = [
-            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).masks).numpy()
-            for stream, side in enumerate((real, fake))
-        ]
         parts = [
-            ball_metric_oracle.support_and_coverage(
-                Pair.of(real[sides[0][:, half]], fake[sides[1][:, half]], "closed"), 8
-            )
-            for half in range(100)
+            ball_metric_oracle.support_and_coverage(Pair.of(*half, "closed"), 8)
+            for half in halves_of(real, fake)
         ]
         expected = lower_part(*torch.tensor(parts, dtype=torch.float64).T)
         assert found.replicates == pytest.approx(expected.tolist(), abs=1e-12)
