@@ -56,7 +56,9 @@ def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> No
 
 
 @pytest.mark.filterwarnings("ignore:Please use the new API")  # of torch 2.9 and later, once in a process
-@pytest.mark.parametrize(("case", "kind"), [*zip(feature_cases.names()[::3], cycle(SEARCH_KINDS))])
+@pytest.mark.parametrize(
+    ("case", "kind"), [*zip([*feature_cases.names()[::3], "duplicates"], cycle(SEARCH_KINDS))]
+)
 def test_radii_and_counts_on_a_gpu_are_equal(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     projection = projection_of(real, kind)

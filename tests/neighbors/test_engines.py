@@ -5,9 +5,8 @@ from search_cases import ENGINES, place, sq_radii
 from torch import Tensor
 
 from genpr.neighbors import engine as engine_module
-from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_differences_at
-from genpr.neighbors.engine import Engine, plain_arithmetic
+from genpr.neighbors.engine import Engine
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -85,26 +84,3 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
         assert tiles.memory.numel() * 4 <= 2 * budget
         assert tiles.rows * tiles.columns >= budget / 64 / 4
     assert torch.equal(sq_radii(x, [3], engine=Engine()), expected)
-
-
-def test_reduced_precision_of_the_user_is_disabled_inside_and_restored(rng):
-    x, y = place(*rng.normal(5, 0.05, (2, 100, 64)).astype(np.float32))
-    radii = sq_radii(x, [3])
-    plain = cross_counts(x, y, real_sq_radii=radii).real_balls_per_fake
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(sq_radii(x, [3]), radii)
-            assert torch.equal(cross_counts(x, y, real_sq_radii=radii).real_balls_per_fake, plain)
-            assert torch.is_autocast_enabled("cpu")
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision("highest")
-
-
-def test_plain_arithmetic_is_set_inside_and_restored():
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        with plain_arithmetic(CPU):
-            assert (torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()) == (False, False)
-        assert torch.is_autocast_enabled("cpu")
-    assert torch.is_grad_enabled()

@@ -50,10 +50,16 @@ def test_errors_of_the_work_are_raised_and_threads_restored(count):
 
 
 @counts
-def test_work_runs_without_gradients_and_in_plain_float32(count):
+def test_work_runs_without_gradients_and_in_plain_float32(count, request):
     torch.set_num_threads(count)  # a fixture of all tests restores it
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), ENGINE.search(CPU) as search:
-        state = search.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
-        seen = set(state)
-    assert seen == {(False, False)}
-    assert torch.is_grad_enabled()
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
+    torch.set_float32_matmul_precision("medium")
+
+    def state(_=None):
+        precision = torch.get_float32_matmul_precision()
+        return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), precision
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with ENGINE.search(CPU) as search:
+            assert {state(), *search.map(state, range(9))} == {(False, False, "highest")}
+        assert state() == (True, True, "medium")
