@@ -77,6 +77,7 @@ def test_every_metric_and_every_null_equals_its_definition(case, k, ties):
     assert known == pytest.approx(expected, abs=1e-12)
 
 
+FOUR = ("precision", "recall", "density", "coverage")
 BOTH = ("symmetric_precision", "symmetric_recall")
 
 
@@ -86,21 +87,34 @@ BOTH = ("symmetric_precision", "symmetric_recall")
         # Radii 1, 1, 1.5, 1.5: .5 lies in two balls and counts once, 2 in the open ball of 3 alone, 10 in none. Among
         # the reals 0 and 1 lie in each other's balls, which are larger without them. With closed balls 2 of 3 fakes and
         # 2 of 4 reals lie in clipped balls of others.
-        (HAND_A, "strict", dict.fromkeys(BOTH, 1) | {"clipped_density": 1, "nn_accuracy": 0}),
-        (HAND_A, "closed", {"clipped_density": 1, "nn_accuracy": 0}),
+        (
+            HAND_A,
+            "strict",
+            dict.fromkeys((*FOUR, *BOTH, "clipped_density"), 1) | {"density": 4 / 3, "nn_accuracy": 0},
+        ),
+        (
+            HAND_A,
+            "closed",
+            dict.fromkeys((*FOUR, "clipped_density"), 1) | {"density": 5 / 3, "nn_accuracy": 0},
+        ),
         (
             HAND_B,
             "strict",
-            dict.fromkeys((*BOTH, "clipped_density", "clipped_coverage"), 0) | {"nn_accuracy": 1},
+            dict.fromkeys((*FOUR, *BOTH, "clipped_density", "clipped_coverage"), 0) | {"nn_accuracy": 1},
         ),
         # One of three fakes against all three reals; of the six only 2, with 1 and 3 equally near, is not
         # always classified correctly.
-        (HAND_B, "closed", dict.fromkeys(BOTH, 0) | {"clipped_density": 1 / 3, "nn_accuracy": 5 / 6}),
+        (
+            HAND_B,
+            "closed",
+            dict.fromkeys((*FOUR, "clipped_density"), 1 / 3)
+            | dict.fromkeys(("recall", *BOTH), 0)
+            | {"nn_accuracy": 5 / 6},
+        ),
     ],
     ids=["A strict", "A closed", "B strict", "B closed"],
 )
 def test_values_equal_hand_computed_ones(sets, ties, expected):
-    """Precision, recall, density and coverage are tested in test_manifold.py."""
     expected = expected | {"complement_precision": float(sets is HAND_A)}
     found = counted(*sets, dict.fromkeys(expected, 1), ties)
     assert {name: BALLS[name].value(found, 1) for name in expected} == pytest.approx(expected, abs=1e-15)

@@ -1,4 +1,4 @@
-"""Counts and the four metrics: by hand, against an oracle, of saved manifolds, with progress, and without side effects."""
+"""Counts and the four metrics: against an oracle, of saved manifolds, with progress, and without side effects."""
 
 import math
 
@@ -31,35 +31,13 @@ def _column(*values):
     return np.array(values, dtype=np.float64)[:, None]
 
 
-# Fixtures of one dimension whose answers follow by hand. A point on the sphere counts with closed balls only.
-_HAND_A = _column(0, 1, 3, 7), _column(0.5, 2, 10)
-_HAND_B = _column(0, 1, 2), _column(3, 3.5, 5.5)
-_SAME = np.full((8, 3), 0.1), np.full((6, 3), 0.1)
-
-
-@pytest.mark.parametrize(
-    ("sets", "k", "ties", "expected"),
-    [
-        (_HAND_A, 1, "strict", (1, 1, 4 / 3, 1)),
-        (_HAND_A, 1, "closed", (1, 1, 5 / 3, 1)),
-        (_HAND_B, 1, "strict", (0, 0, 0, 0)),
-        (_HAND_B, 1, "closed", (1 / 3, 0, 1 / 3, 1 / 3)),
-        (_SAME, 3, "strict", (0, 0, 0, 0)),
-        (_SAME, 3, "closed", (1, 1, 8 / 3, 1)),
-    ],
-    ids=["A strict", "A closed", "B strict", "B closed", "identical strict", "identical closed"],
-)
-def test_values_equal_hand_computed_ones(sets, k, ties, expected):
-    assert manifold_metrics(*sets, k=k, ties=ties) == expected
-    assert precision_recall(*sets, k=k, ties=ties) == expected[:2]
-
-
 @pytest.mark.parametrize("case", feature_cases.names())
 @pytest.mark.parametrize(("k", "ties"), [(3, "closed"), (5, "strict")])
 def test_every_count_equals_the_oracle(case, k, ties):
     real, fake = feature_cases.make(case)
     expected = oracle.manifold_metrics(real, fake, k, ties)
     assert manifold_metrics(real, fake, k=k, ties=ties) == expected
+    assert precision_recall(real, fake, k=k, ties=ties) == expected[:2]
     counts = KNNManifold.fit(real, k=k, ties=ties).count(fake)
     assert (int((counts > 0).sum()) / len(fake), int(counts.sum()) / (k * len(fake))) == expected[::2]
 
@@ -81,13 +59,13 @@ def test_f_score_is_the_weighted_harmonic_mean():
 
 class TestKNNManifold:
     def test_contains_and_count_equal_hand_computed_values(self):
-        queries = _column(-1, -1.5, 0.5, 2, 5, 11, 12)
-        manifold = KNNManifold.fit(_HAND_A[0], k=1)
+        real, queries = _column(0, 1, 3, 7), _column(-1, -1.5, 0.5, 2, 5, 11, 12)
+        manifold = KNNManifold.fit(real, k=1)
         assert manifold.radii.tolist() == [1, 1, 2, 4]
         assert manifold.sq_radii.tolist() == [1, 1, 4, 16]
         assert manifold.count(queries).tolist() == [1, 0, 2, 2, 2, 1, 0]
         assert manifold.contains(queries).tolist() == [True, False, True, True, True, True, False]
-        strict = KNNManifold.fit(_HAND_A[0], k=1, ties="strict")
+        strict = KNNManifold.fit(real, k=1, ties="strict")
         assert strict.count(queries).tolist() == [0, 0, 2, 1, 1, 0, 0]
 
     def test_roots_are_correctly_rounded(self, rng):
