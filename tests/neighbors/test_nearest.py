@@ -122,14 +122,5 @@ def test_large_sets_with_chosen_projections_equal_the_oracle(rng):
     _assert_nearest(x, y, 5, oracle.sq_distances(queries, points))
 
 
-def test_progress_counts_all_pairs(rng):
-    points, queries = (rng.normal(size=(n, 4)).astype(np.float32) for n in (70, 50))
-    y, x = place(points, queries)
-    updates: list[int] = []
-    nearest_between(x, y, 2, engine=Engine(9, 9), advance=updates.append)
-    assert sum(updates) == 70 * 50
-    assert len(updates) > 3
-
-
 def test_half_precision_features_equal_their_float32_values(rng):
     _check(*(rng.normal(size=(60, 8)).astype(np.float16) for _ in range(2)), 3)
