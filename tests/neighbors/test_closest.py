@@ -10,16 +10,6 @@ from genpr.neighbors.search import ClosestPairs, Pairs
 cases = pytest.mark.parametrize("case", feature_cases.names())
 
 
-def test_pairs_within_reach_of_either_row_are_kept():
-    sq_reach = torch.tensor([4.0, 1, -torch.inf, -torch.inf]).double()
-    i, j = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([1, 2, 2, 3, 0, 3])
-    pairs = Pairs(i, j, torch.tensor([4.0, 5, 1, 2, 3, 0]).double(), torch.full((6,), 9.0).double())
-    found = ClosestPairs.empty(sq_reach, 1).in_reach(pairs)
-    assert (found.i.tolist(), found.j.tolist()) == ([0, 1, 2], [1, 2, 0])
-    found = ClosestPairs.empty(sq_reach, 1, is_within=False).in_reach(pairs)
-    assert (found.i.tolist(), found.j.tolist()) == ([0, 1], [1, 2])
-
-
 def _bounded(i: Tensor, j: Tensor, true: Tensor) -> Pairs:
     return Pairs(i, j, true[i, j] * (1 - 1e-6), true[i, j] * (1 + 1e-6))
 
