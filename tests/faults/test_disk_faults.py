@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import resource
-import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -45,16 +44,16 @@ def test_full_disk_loses_the_cache_and_the_page_but_not_the_score(sides, tmp_pat
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize(
-    "call", [(tempfile, "mkstemp"), (os, "replace"), (os, "fsync")], ids=lambda each: each[1]
+    ("call", "error"),
+    [("tempfile.mkstemp", errno.EROFS), ("os.replace", errno.EACCES), ("os.fsync", errno.EROFS)],
 )
-def test_unwritable_folder_loses_the_cache_but_not_the_score(sides, tmp_path, monkeypatch, error, call):
+def test_unwritable_folder_loses_the_cache_but_not_the_score(sides, tmp_path, monkeypatch, call, error):
     root = tmp_path / "cache"
     plain = genpr.score(*sides, **OPTIONS, cache=False)
 
     with monkeypatch.context() as patch:
-        patch.setattr(*call, Mock(side_effect=OSError(error, os.strerror(error))))
+        patch.setattr(call, Mock(side_effect=OSError(error, os.strerror(error))))
         found = genpr.score(*sides, **OPTIONS, cache_dir=root)
     assert found.to_flat_dict() == plain.to_flat_dict()
     assert codes(found) == {"cache-write-failed"}

@@ -63,8 +63,14 @@ ZIP_READERS = {
 
 
 @pytest.mark.parametrize("name", ZIP_READERS)
-@pytest.mark.parametrize("forged", ["compressed", "unpacked"])
-@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], ids=["deflate", "bzip2"])
+@pytest.mark.parametrize(
+    ("forged", "compression"),
+    [
+        ("compressed", zipfile.ZIP_DEFLATED),
+        ("unpacked", zipfile.ZIP_DEFLATED),
+        ("compressed", zipfile.ZIP_BZIP2),
+    ],
+)
 def test_archive_members_are_limited_in_unpacked_size(tmp_path, name, forged, compression):
     """For all readers, and with either size forged in the directory: a larger compressed or a smaller uncompressed one."""
     heads = {
@@ -194,8 +200,7 @@ def little_arrow_memory(most):
     assert pool.max_memory() < most
 
 
-@pytest.mark.parametrize("codec", ["zstd", "gzip"])
-@pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize(("codec", "dictionary"), [("zstd", False), ("gzip", True)])
 def test_parquet_columns_are_refused_before_decompression(tmp_path, codec, dictionary):
     images = pa.array([bytes(2**26), b"x"], pa.binary())
     structs = pa.StructArray.from_arrays([images, pa.array(["a", "b"])], ["bytes", "path"])
