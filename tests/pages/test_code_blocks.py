@@ -143,6 +143,8 @@ def place(files, tmp_path, monkeypatch):
     use_toy_networks(monkeypatch, captions=N_PAIRED)
     folder = page_files.copied(files, tmp_path / "page")
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)  # other tests leave a `net.py` of their own on the path
+    monkeypatch.delitem(sys.modules, "net", raising=False)
     return folder
 
 
