@@ -111,6 +111,7 @@ def jobs(tmp_path_factory):
     for name in ("real", "fake"):
         np.save(folder / f"{name}.npy", rng.normal(size=(90, 8)).astype(np.float32))
     jobs = Jobs(folder)
+    jobs.add("metric", kind="metric", size=2)  # first, since it waits for seconds
     jobs.add("scores-1", kind="python", name="scores", size=1)
     jobs.add("scores-3", kind="python", name="scores", size=3)
     jobs.add("embedded-1", kind="python", name="embedded", size=1)
@@ -135,7 +136,6 @@ def jobs(tmp_path_factory):
     for how in ("raise", "kill", "interrupt"):
         args = ["score", *folders, *["--json"] * (how == "interrupt")]
         jobs.add(f"cli-{how}", kind="cli", args=args, size=2, **{"break": [how, 1]})
-    jobs.add("metric", kind="metric", size=2)
     jobs.run()
     return jobs
 
