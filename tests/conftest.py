@@ -71,9 +71,14 @@ def _has_gpu() -> bool:
 def gpu(request: pytest.FixtureRequest, _has_gpu: bool) -> "Iterator[PracticeDevice | None]":
     """A test marked gpu gets the GPU of this machine, else the practice GPU, whose counts are returned; others get none."""
     if request.node.get_closest_marker("gpu") is None:
-        patches = {"is_available": lambda: False, "device_count": lambda: 0}
-        with patch.multiple("torch.cuda", **patches), patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""):
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # `patch.dict` would write all variables again, in every test
+        with patch.multiple("torch.cuda", is_available=lambda: False, device_count=lambda: 0):
             yield None
+        if visible is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible
     elif _has_gpu:
         yield None
     else:
