@@ -14,6 +14,7 @@ processors.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -21,13 +22,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "evaluation"), str(ROOT / "tests" / "helpers")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 VOLATILE = {
     "seconds",
@@ -376,17 +379,28 @@ def _stable(value: object) -> object:
 def _score_by_random_inception(name: str, folder: Path) -> object:
     """Score under a protocol that pins Inception, with random weights in its place."""
     import torch
-    from protocol_cases import replaced_inception
+    from random_weights import random_state
 
     import genpr
+    from genpr.features import registry
+    from genpr.features.known_weights import INCEPTION_2015
+    from genpr.features.networks.inception import InceptionNetwork
 
     torch.set_num_threads(int(THREADS))
-
+    weights = folder / INCEPTION_2015.name
+    with torch.device("meta"):
+        shapes = InceptionNetwork().state_dict()
+    torch.save(random_state(shapes), weights)
+    sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
+    entry = replace(INCEPTION_2015, size=weights.stat().st_size, sha256=sha256)
+    known = {
+        key: replace(each, weights=entry) if each.weights is INCEPTION_2015 else each
+        for key, each in registry.BUILT_IN.items()
+    }
     real, fake = (np.load(folder / f"tiny_{side}.npz")["arr_0"] for side in ("real", "fake"))
     options = {"protocol": PYTHON_CASES[name], "device": "cpu", "cache": False, "batch_size": 8}
-    (result,) = [
-        genpr.score(real, fake, weights=weights, **options) for weights in replaced_inception(folder)
-    ]
+    with patch.object(registry, "BUILT_IN", known):
+        result = genpr.score(real, fake, weights=weights, **options)
     return _stable(json.loads(result.to_json()))
 
 

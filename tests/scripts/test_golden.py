@@ -27,7 +27,7 @@ def run_script(*arguments):
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     out = tmp_path_factory.mktemp("golden") / "record"
-    assert run_script(out, "--only", "score-statistics")[0] == 0
+    assert run_script(out, "--only", "score-statistics", "python-genpr-random-inception")[0] == 0
     return out
 
 
@@ -37,22 +37,23 @@ def copied(record, tmp_path):
 
 
 def test_a_case_is_recorded_with_those_that_it_reads(record):
-    assert {path.stem for path in record.glob("*.json")} == {"stats", "score-statistics"}
+    cases = {"stats", "score-statistics", "python-genpr-random-inception"}
+    assert {path.stem for path in record.glob("*.json")} == cases
 
 
 def test_equal_records_have_no_difference(record, copied):
-    assert run_script("--compare", record, copied) == (0, "0 differences in 2 cases\n")
+    assert run_script("--compare", record, copied) == (0, "0 differences in 3 cases\n")
 
 
 def test_a_changed_last_bit_is_a_difference(record, copied):
-    path = copied / "score-statistics.json"
+    path = copied / "python-genpr-random-inception.json"
     values = json.loads(path.read_text())
-    distance = values["output"]["metrics"]["fd"]
-    distance["value"] = math.nextafter(distance["value"], math.inf)
+    precision = values["metrics"]["precision"]
+    precision["value"] = math.nextafter(precision["value"], 2)
     path.write_text(json.dumps(values))
     code, printed = run_script("--compare", record, copied)
     assert code == 1
-    assert printed.startswith("score-statistics.output.metrics.fd.value: ")
+    assert printed.startswith("python-genpr-random-inception.metrics.precision.value: ")
 
 
 @pytest.mark.parametrize("removed", [["record"], ["copy"], ["record", "copy"]])
