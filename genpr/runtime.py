@@ -39,9 +39,13 @@ _OUT_OF_MEMORY = (
     *("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_INTERNAL_ERROR"),
     *("unable to find an engine", "cusolverDnCreate", "CUFFT_INTERNAL_ERROR", "cudaErrorMemoryAllocation"),
 )
-# M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h with their values. The last is set because
-# glibc no longer adapts it after the second was set.
-_MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
+# Options of glibc's malloc.h: bytes of free memory that are returned to the system, bytes of a block that is mapped, and arenas.
+# Until one of the thresholds is set, glibc adapts them to the largest block that was freed, up to 64 and 32 MiB.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_MIB = 2**20
+_PROGRAM_THRESHOLDS = 8 * _MIB, 32 * _MIB
+_ADAPTED_THRESHOLDS = 32 * _MIB, 64 * _MIB
+_KEPT = 1024 * _MIB
 _user_default_device: ContextVar[Any] = ContextVar("_user_default_device", default=None)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -187,10 +191,72 @@ def limit_malloc_arenas() -> bool:
     With an arena per thread and fragmented large blocks, scoring 100,000 images of 3,072 features took 3.9 GB instead of 1.1.
     To be called by programs only, before they start threads.
     """
+    libc = ctypes.CDLL(None)
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     is_chosen = "malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc
-    return mallopt is not None and not is_chosen and all(mallopt(*setting) == 1 for setting in _MALLOPT)
+    if is_chosen or not hasattr(libc, "mallopt"):  # of glibc
+        return False
+    reused_memory.restored = _PROGRAM_THRESHOLDS
+    return libc.mallopt(_M_ARENA_MAX, 1) == 1 and _set_thresholds(libc, *_PROGRAM_THRESHOLDS)
+
+
+def _set_thresholds(libc: ctypes.CDLL, mapped: int, trimmed: int) -> bool:
+    """Map blocks from `mapped` bytes on, and return free memory to the system from `trimmed` bytes on."""
+    # Before version 2.35 the first is at most 32 MiB.
+    accepted = any(libc.mallopt(_M_MMAP_THRESHOLD, size) == 1 for size in (mapped, 32 * _MIB))
+    return accepted and libc.mallopt(_M_TRIM_THRESHOLD, trimmed) == 1
+
+
+class _ReusedMemory:
+    """Context in which malloc reuses freed blocks of any size; the last of overlapping contexts returns them to the system.
+
+    A network frees its activations layer by layer. By default large blocks are returned to the system, which clears them for the
+    next layer; this takes up to two thirds of the processor time. Thresholds set by the user are kept. Thresholds belong to the
+    process and cannot be read: afterwards they are those of `limit_malloc_arenas`, or the largest that glibc adapts itself.
+    """
+
+    def __init__(self) -> None:
+        self.restored = _ADAPTED_THRESHOLDS
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._libc: ctypes.CDLL | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            libc = ctypes.CDLL(None)
+            if self._inside == 1 and (self.restored == _PROGRAM_THRESHOLDS or _is_adapting(libc)):
+                self._libc = libc
+                _set_thresholds(libc, _KEPT, _KEPT)
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._libc is not None:
+                _set_thresholds(self._libc, *self.restored)
+                self._libc = None
+                malloc_trim()
+
+
+reused_memory = _ReusedMemory()
+
+
+def _is_adapting(libc: ctypes.CDLL) -> bool:
+    """Whether malloc maps blocks above 32 MiB only, after one of nearly this size was freed: it is glibc's without other thresholds."""
+    if not all(hasattr(libc, name) for name in ("mallopt", "malloc_usable_size")):
+        return False
+    libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    libc.malloc_usable_size.argtypes, libc.malloc_usable_size.restype = [ctypes.c_void_p], ctypes.c_size_t
+    libc.free.argtypes = [ctypes.c_void_p]
+
+    def is_mapped(size: int) -> bool:
+        block = libc.malloc(size)  # takes no memory, since nothing is written
+        usable: int = libc.malloc_usable_size(block)
+        libc.free(block)
+        header = 2 * ctypes.sizeof(ctypes.c_size_t)
+        return (usable + header) % resource.getpagesize() == 0  # whole pages
+
+    return [is_mapped(size * _MIB) for size in (31, 31, 64)][1:] == [False, True]
 
 
 def malloc_trim() -> None:

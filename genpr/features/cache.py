@@ -33,7 +33,7 @@ from genpr.notices import Notice, notice
 from genpr.runtime import is_owned_by_user, private_folder
 from genpr.storage import load_tensors, opened_tensors, replace_file, save_tensors, tensors_sha256
 
-FEATURE_VERSION = 2  # raise it whenever decoding, resizing or embedding changes any feature
+FEATURE_VERSION = 3  # raise it whenever decoding, resizing or embedding changes any feature
 SHARD_ROWS = 2048
 _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
 

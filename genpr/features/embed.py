@@ -40,7 +40,14 @@ from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.notices import emit_notice
-from genpr.runtime import is_out_of_memory, state_guard, torch_threads, usable_cores, user_errors
+from genpr.runtime import (
+    is_out_of_memory,
+    reused_memory,
+    state_guard,
+    torch_threads,
+    usable_cores,
+    user_errors,
+)
 from genpr.validation import check_count, entry_point, is_plain, kind_of
 
 Cache = FeatureCache | JoinedCache
@@ -50,7 +57,10 @@ Preparation = Callable[[Tensor], Tensor]
 _CHUNK = 8  # images per task of a decoding thread
 _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
 _WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run incomplete
-_MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
+_MAX_WORKERS = 4  # each holds the activations of one batch, about 250 MB for Inception
+_CPU_BATCH = (
+    16  # of built-in networks: small activations; torch computes 1 x 1 convolutions faster from 16 on
+)
 _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _UPLOAD_BYTES = 2**26  # of a stack of images; a batch of 64 images of 256 x 256 pixels takes a fifth
 _HASH = 32
@@ -115,6 +125,8 @@ def embed_source(
             readers.append((run.prepare_on_host, cache))
             if not isinstance(extractor, NetworkExtractor):  # which is frozen in evaluation mode
                 stack.enter_context(evaluation_mode(extractor))
+            elif not run.is_on_gpu:
+                stack.enter_context(reused_memory)
         if share is not None:
             _check_extractors_of_ranks(runs, [extractor.info for extractor, _ in extractors], share, policy)
         items = enumerate(source) if share is None else share
@@ -525,14 +537,17 @@ class ExtractorRun:
         self, extractor: DescribedExtractor, cache: Cache | None, batch_size: int, rows: int = 1024
     ) -> None:
         self.extractor, self.cache = extractor, cache
-        self.batch_size = self.requested = min(batch_size, BLOCK)  # more images are never in one batch
+        self.device = (
+            extractor.device if isinstance(extractor, NetworkExtractor) else extractor_device(extractor)
+        )
+        largest = BLOCK  # more images are never in one batch
+        if isinstance(extractor, NetworkExtractor) and self.device.type == "cpu":
+            largest = _CPU_BATCH
+        self.batch_size = self.requested = min(batch_size, largest)
         self.waiting: dict[torch.Size | None, list[_Row]] = {}
         self.prepare_on_host: Preparation | None = None
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
-        self.device = (
-            extractor.device if isinstance(extractor, NetworkExtractor) else extractor_device(extractor)
-        )
         if isinstance(extractor, PreparingExtractor):
             self._run = extractor.forward
             prepare = extractor.prepare

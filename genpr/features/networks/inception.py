@@ -136,6 +136,6 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     resize = names[0].resize or "tf1-bilinear"
     # pytorch-fid maps 0..255 to -1..1 exactly; all others subtract 128 and divide by 128.
     middle = 127.5 if resize == "torch-bilinear" else 128.0
-    rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
+    rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3)
     dims = [BUILT_IN[name.base].dim for name in names]
     return NetworkExtractor(network, names, dims, rule=rule, weights=weights, device=device)

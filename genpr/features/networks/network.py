@@ -20,7 +20,7 @@ from genpr.features.weights import Weights
 from genpr.runtime import state_guard
 from genpr.validation import entry_point
 
-_VERSION = 1  # increment it whenever the features of networks change
+_VERSION = 2  # increment it whenever the features of networks change
 
 Color = tuple[float, float, float]
 
@@ -36,7 +36,6 @@ class InputRule:
     side: int
     mean: Color = IMAGENET_MEAN
     std: Color = IMAGENET_STD
-    channels_last: bool = False  # whether convolutions on a CPU are faster in that layout
 
 
 def gray_levels(color: Sequence[float]) -> Color:
@@ -98,8 +97,9 @@ class NetworkExtractor:
         self.prepares_on_device = self.prepares_stacks = device.type == "cuda" and rule.resize.exact_on_device
         self._rule = rule
         self._precision: torch.dtype = getattr(torch, names[0].precision)
-        # Tensor cores (16 bits) use channels last; other layouts would be copied at each convolution.
-        channels_last = rule.channels_last if device.type == "cpu" else self._precision != torch.float32
+        # Convolutions are faster in it on CPUs, and in 16 bits on tensor cores; other layouts would be copied at each of them.
+        is_faster = device.type == "cpu" or self._precision != torch.float32
+        channels_last = is_faster and any(isinstance(module, nn.Conv2d) for module in network.modules())
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         colors = torch.tensor([rule.mean, rule.std], dtype=torch.float32).view(2, 1, 3, 1, 1)
         self._mean, self._std = colors.to(device)
@@ -131,11 +131,10 @@ def built_in(
     device: torch.device,
     mean: Color = IMAGENET_MEAN,
     std: Color = IMAGENET_STD,
-    channels_last: bool = False,
 ) -> NetworkExtractor:
     """A built-in extractor of one layer, with its published resize rule unless the name has another."""
     known = BUILT_IN[name.base]
-    rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std, channels_last)
+    rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std)
     return NetworkExtractor(network, [name], [known.dim], rule=rule, weights=weights, device=device)
 
 

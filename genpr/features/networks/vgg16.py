@@ -27,4 +27,4 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
         network: nn.Module = vgg16(weights=None, init_weights=False)
     network.load_state_dict(weights.tensors, strict=True, assign=True)
     network.classifier = nn.Sequential(*list(network.get_submodule("classifier").children())[:5])
-    return built_in(network, name, weights=weights, device=device, channels_last=True)
+    return built_in(network, name, weights=weights, device=device)
