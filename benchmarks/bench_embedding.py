@@ -17,9 +17,10 @@ from PIL import Image
 
 import genpr
 from genpr.features.custom import wrap_extractor
-from genpr.features.embed import ExtractorRun, read_ahead
+from genpr.features.embed import ExtractorRun
 from genpr.features.extractor import FeatureExtractor, PreparingExtractor, prepare_batch
 from genpr.images.policy import DecodePolicy
+from genpr.images.read_ahead import read_ahead
 from genpr.images.source import open_source
 from genpr.runtime import resolve_device, state_guard, usable_cores
 
@@ -40,7 +41,7 @@ def rates(extractor: FeatureExtractor, folder: Path, *, batch_size: int, rounds:
     passes = -(-len(pixels) // batch_size)
 
     def decode() -> None:
-        for _ in read_ahead(enumerate(source), [(run_of.prepare_on_host, None)], DecodePolicy()):
+        for _ in read_ahead(enumerate(source), [run_of.reader], DecodePolicy()):
             pass
 
     def network() -> None:

@@ -100,10 +100,10 @@ def rng() -> np.random.Generator:
 @pytest.fixture
 def decode(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """Counts what is decoded."""
-    from genpr.features import embed
+    from genpr.images import loading
 
-    counted = Mock(wraps=embed.decode)
-    monkeypatch.setattr(embed, "decode", counted)
+    counted = Mock(wraps=loading.decode)
+    monkeypatch.setattr(loading, "decode", counted)
     return counted
 
 

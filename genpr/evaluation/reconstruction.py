@@ -34,12 +34,13 @@ from genpr.evaluation.notices_of_score import SMALL, decoding_notices
 from genpr.evaluation.options import FAMILY, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import ReconstructionSummary, Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
-from genpr.features.embed import EmbeddedImages, LoadedImage, read_ahead
+from genpr.features.embed import EmbeddedImages
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights, weights_of
+from genpr.features.resize import as_tensor
 from genpr.features.source_features import (
     Embedder,
     OpenedImages,
@@ -51,6 +52,8 @@ from genpr.features.source_features import (
 from genpr.features.weights import WeightsFile, find_or_fetch, load_weights
 from genpr.images.decode import decoder_versions
 from genpr.images.item import INDEX_NAME, ImageSource, SubsetSource, known_length, stem_of
+from genpr.images.loading import LoadedImage, Reader
+from genpr.images.read_ahead import read_ahead
 from genpr.images.source import choose_rows
 from genpr.memory import memory_limit
 from genpr.metrics.frechet import frechet_distance
@@ -284,13 +287,13 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[lis
     leasts = {"ssim": WINDOW, "lpips": MIN_SIDE[options.lpips_net]}
     least = max((side for metric, side in leasts.items() if metric in options.chosen), default=1)
     items = enumerate(chain.from_iterable(zip(*found.parts, strict=True)))
-    images = (image for [image] in read_ahead(items, [(None, None)], options.decoding))
+    images = (image for [image] in read_ahead(items, [Reader()], options.decoding))
     batch = list[list[Tensor]]()
     for row, (real, fake) in enumerate(zip(images, images, strict=True)):
         if options.progress is not None:
             options.progress("pairs", row + 1, len(found.parts[0]))
         pair = real, _checked(real, fake, least)
-        pixels = [image.pixels for image in pair if image.pixels is not None]
+        pixels = [as_tensor(image.pixels) for image in pair if image.pixels is not None]
         for seen, image in zip(found.seen, pair, strict=True):
             if len(pixels) == 2 or image.error is not None:
                 seen.add(image)
@@ -316,11 +319,11 @@ def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
     """The reconstruction, with an error if it cannot be compared with its original."""
     if real.pixels is None or fake.pixels is None:
         return fake
-    sizes = [f"{each.shape[2]} x {each.shape[1]}" for each in (real.pixels, fake.pixels)]
+    sizes = [f"{each.shape[1]} x {each.shape[0]}" for each in (real.pixels, fake.pixels)]
     if sizes[0] != sizes[1]:
         advice = "--prepare center-crop:N gives all images one size"
         code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]} ({advice})"
-    elif min(fake.pixels.shape[1:]) < least:
+    elif min(fake.pixels.shape[:2]) < least:
         code, reason = "image-too-small", f"but the metrics need sides of at least {least} (psnr takes any)"
     else:
         return fake

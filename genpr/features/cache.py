@@ -18,7 +18,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +27,7 @@ from torch import Tensor
 from genpr.errors import DataError, GenprError, ResourceError
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import decoder_versions
+from genpr.images.loading import CachedImage
 from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
 from genpr.runtime import is_owned_by_user, private_folder
@@ -54,14 +54,6 @@ def _switched_off() -> dict[str, list[str]]:
     }
     off = [name for name, on in is_on.items() if not on]
     return {"switched_off": off} if off else {}
-
-
-class CachedImage(NamedTuple):
-    """A cached image: float32 (d,) features, decoding flags, and (width, height) if known."""
-
-    features: Tensor
-    flags: tuple[str, ...] = ()
-    size: tuple[int, int] | None = None
 
 
 class FeatureCache:
@@ -121,6 +113,11 @@ class FeatureCache:
             is_there = description.is_file()
             if not is_there or description.stat().st_size != len(text) + 1:  # a truncated file
                 replace_file(description, text + "\n")
+
+    @property
+    def keys(self) -> tuple[NDArray[np.uint64], ...]:
+        """The last 8 bytes of the sha256 of each image, sorted."""
+        return (self._keys,)
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; wrong with a probability of 2^-64."""
@@ -244,6 +241,11 @@ class JoinedCache:
     def notices(self) -> list[Notice]:
         """The notices of all layers without duplicates."""
         return list(dict.fromkeys(notice for layer in self.layers for notice in layer.notices))
+
+    @property
+    def keys(self) -> tuple[NDArray[np.uint64], ...]:
+        """The keys of each layer."""
+        return tuple(keys for layer in self.layers for keys in layer.keys)
 
     def get(self, identity: bytes) -> CachedImage | None:
         """As `FeatureCache.get`; None unless all layers are cached."""

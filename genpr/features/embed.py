@@ -13,11 +13,11 @@ import hashlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -27,15 +27,17 @@ from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError, UsageError
-from genpr.features.cache import CachedImage, FeatureCache, JoinedCache
+from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.features.networks.network import NetworkExtractor
-from genpr.images.decode import content_sha256, decode, decoder_versions
-from genpr.images.formats import image_format
+from genpr.features.resize import as_tensor, prepare_decoded
+from genpr.images.decode import content_sha256, decoder_versions
 from genpr.images.item import ImageSource, Item, known_length, printable
+from genpr.images.loading import CachedImage, LoadedImage, Reader, load
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
+from genpr.images.read_ahead import read_ahead
 from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
 from genpr.memory import empty_rows
@@ -54,8 +56,6 @@ Cache = FeatureCache | JoinedCache
 Progress = Callable[[int, int | None], None]
 Preparation = Callable[[Tensor], Tensor]
 
-_CHUNK = 8  # images per task of a decoding thread
-_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
 _WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run incomplete
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 250 MB for Inception
 _CPU_BATCH = (
@@ -64,6 +64,8 @@ _CPU_BATCH = (
 _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _UPLOAD_BYTES = 2**26  # of a stack of images; a batch of 64 images of 256 x 256 pixels takes a fifth
 _HASH = 32
+_MIN_CORES, _MIN_IMAGES = 4, 2000  # from which on processes load the images for a GPU
+_MAX_PROCESSES = 32
 _COMPARED = 16  # runs of as many images, of which ranks compare the contents
 _EMBEDDED = 8  # of these images, which every rank embeds
 _ROUNDING = 1e-3  # of the largest feature, by which ranks on processors of different kinds may differ
@@ -107,22 +109,23 @@ def embed_source(
     decode_policy: DecodePolicy | None = None,
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
+    workers: int | None = None,
 ) -> list[FeatureSet]:
     """Embed all images of `source` with each extractor and its cache.
 
-    The features are bit-identical to those of each extractor alone, since extractors never share a batch.
+    The features are bit-identical to those of each extractor alone, since extractors never share a batch. `workers` is the number of
+    processes that load images, 0 for threads; None chooses.
     """
     started = time.perf_counter()
     policy = decode_policy or DecodePolicy()
     communicator, total = current_communicator(), known_length(source)
     share = None if communicator.is_single_process else RankShare(source, communicator)
     rows = total if share is None else share.most
-    runs, readers = list[ExtractorRun](), list[_Reader]()
+    runs = list[ExtractorRun]()
     with ExitStack() as stack:
         stack.enter_context(state_guard())
         for extractor, cache in extractors:
             runs.append(run := ExtractorRun(extractor, cache, batch_size, rows or 1024))
-            readers.append((run.prepare_on_host, cache))
             if not isinstance(extractor, NetworkExtractor):  # which is frozen in evaluation mode
                 stack.enter_context(evaluation_mode(extractor))
             elif not run.is_on_gpu:
@@ -130,7 +133,8 @@ def embed_source(
         if share is not None:
             _check_extractors_of_ranks(runs, [extractor.info for extractor, _ in extractors], share, policy)
         items = enumerate(source) if share is None else share
-        images = stack.enter_context(closing(read_ahead(items, readers, policy)))
+        readers, processes = [run.reader for run in runs], _processes(source, runs, rows, workers)
+        images = stack.enter_context(closing(read_ahead(items, readers, policy, processes=processes)))
         report = None if progress is None else partial(_report, progress, total, communicator.size)
         batches = stack.enter_context(closing(_batches(images, runs, report)))
         try:
@@ -156,6 +160,17 @@ def embed_source(
         others = getattr(source, "passed_over", {})
         sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=others))
     return sets
+
+
+def _processes(
+    source: ImageSource, runs: Sequence[ExtractorRun], rows: int | None, workers: int | None
+) -> int:
+    """The number of processes that load images; networks on a CPU need the cores themselves."""
+    if workers is None:
+        cores = usable_cores()
+        is_worth = cores >= _MIN_CORES and (rows or 0) >= _MIN_IMAGES and any(run.is_on_gpu for run in runs)
+        workers = min(_MAX_PROCESSES, cores - 1) if is_worth else 0
+    return workers if source.is_in_files else 0
 
 
 def _report(progress: Progress, total: int | None, size: int, number: int) -> None:
@@ -249,10 +264,10 @@ def _check_extractors_of_ranks(
     what, advice = "extractors", "all ranks must embed with the same code, weights and options"
     communicator = share.communicator
     communicator.check_same(own, what, advice)
-    loaded = _load(share.some_compared(), [(run.prepare_on_host, None) for run in runs], policy)
+    loaded = load([*share.some_compared()], [run.reader._replace(cache=None) for run in runs], policy)
     for number, (run, info) in enumerate(zip(runs, infos, strict=True)):
         images = [each[number] for each in loaded]
-        usable = [(0, image, image.pixels) for image in images if image.pixels is not None]
+        usable = [(0, image, as_tensor(image.pixels)) for image in images if image.pixels is not None]
         rows = [row for row in usable if row[2].shape == usable[0][2].shape]
         features = run.embed(rows) if rows else torch.empty(0, info.dim, device="cpu")
         if run.is_on_gpu:
@@ -265,88 +280,7 @@ def _check_extractors_of_ranks(
                 communicator.raise_on_all_ranks(UsageError(text, code="ranks-differ"))
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedImage:
-    """A loaded image: its input to the network, or its known features (d,), or an error.
-
-    `identity` is the sha256 of its bytes. `format` is that of its file, None for images in memory, and `size` that after preparation.
-    `pixels` are uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on the device.
-    """
-
-    position: int
-    name: str
-    identity: bytes = b""
-    flags: tuple[str, ...] = ()
-    format: str | None = None
-    size: tuple[int, int] | None = None
-    pixels: Tensor | None = None
-    features: Tensor | None = None
-    error: ImageError | None = None
-
-
 _Row = tuple[int, LoadedImage, Tensor]  # row of the features, image, and its pixels
-_Reader = tuple[Preparation | None, Cache | None]  # preparation and cache of an extractor
-
-
-def read_ahead(
-    items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
-) -> Generator[list[LoadedImage]]:
-    """Load items in threads, a bounded number ahead; yield a list per item, in order, with an entry per reader."""
-    threads = max(1, min(32, usable_cores() - 1))  # one core runs the network
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
-    waiting: deque[Future[list[list[LoadedImage]]]] = deque()
-    iterator = iter(items)
-    try:
-        while chunk := tuple(islice(iterator, _CHUNK)):
-            waiting.append(pool.submit(_load, chunk, readers, policy))
-            if len(waiting) > threads * _CHUNKS_AHEAD:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _load(
-    items: Iterable[tuple[int, Item]], readers: Sequence[_Reader], policy: DecodePolicy
-) -> list[list[LoadedImage]]:
-    """Read images, look them up in the caches, and decode those that a cache lacks, once for all readers."""
-    loaded: list[list[LoadedImage]] = []
-    for at, item in items:
-        decoded, results = None, []
-        try:
-            data = item.read()
-            identity = bytes.fromhex(content_sha256(data))
-            codec = image_format(data) if isinstance(data, bytes) else None
-            for prepare, cache in readers:
-                known = None if cache is None else cache.get(identity)
-                if known is not None:
-                    facts = (known.flags, codec, known.size)
-                    results.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
-                    continue
-                if decoded is None:
-                    decoded = decode(data, name=item.name, policy=policy)
-                height, width, _ = decoded.pixels.shape
-                facts = (decoded.flags, codec, (width, height))
-                pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-                try:
-                    if prepare is not None:
-                        with torch.inference_mode():  # each thread has its own mode
-                            # It may modify pixels that no other extractor uses.
-                            pixels = prepare(pixels if len(readers) == 1 else pixels.clone())
-                except ImageError as error:  # of this extractor
-                    results.append(_unusable(at, item, error))
-                else:
-                    results.append(LoadedImage(at, item.name, identity, *facts, pixels))
-        except ImageError as error:
-            results = [_unusable(at, item, error)] * len(readers)
-        loaded.append(results)
-    return loaded
-
-
-def _unusable(at: int, item: Item, error: ImageError) -> LoadedImage:
-    error.path = item.name
-    return LoadedImage(at, item.name, error=error.detached())
 
 
 @dataclass
@@ -529,8 +463,8 @@ def _prepare(extractor: PreparingExtractor, image: Tensor) -> Tensor:
 class ExtractorRun:
     """One extractor in a pass over images: its cache, its features, and incomplete batches by image size.
 
-    `batch_size` is halved when the device runs out of memory. `prepare_on_host` is the extractor's `prepare` if images are
-    prepared on the CPU after decoding; otherwise they are prepared on the device, and a batch may have images of different sizes.
+    `batch_size` is halved when the device runs out of memory. `reader` has the extractor's `prepare` if images are prepared on the
+    CPU after decoding; otherwise they are prepared on the device, and a batch may have images of different sizes.
     """
 
     def __init__(
@@ -545,18 +479,19 @@ class ExtractorRun:
             largest = _CPU_BATCH
         self.batch_size = self.requested = min(batch_size, largest)
         self.waiting: dict[torch.Size | None, list[_Row]] = {}
-        self.prepare_on_host: Preparation | None = None
+        self.reader = Reader(cache=cache)
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         if isinstance(extractor, PreparingExtractor):
             self._run = extractor.forward
-            prepare = extractor.prepare
-            if not isinstance(extractor, NetworkExtractor):
-                prepare = partial(_prepare, extractor)
+            prepare: Preparation = partial(_prepare, extractor)
+            is_portable = False
+            if isinstance(extractor, NetworkExtractor):
+                prepare, is_portable = extractor.rule.prepare, True
             if getattr(extractor, "prepares_on_device", False) is True:
                 self._prepare = prepare
             else:
-                self.prepare_on_host = prepare
+                self.reader = Reader(partial(prepare_decoded, prepare), cache, is_portable)
         self.is_on_gpu = self.device.type == "cuda"
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
         self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
@@ -568,9 +503,10 @@ class ExtractorRun:
         row = self.embedded.add(image)
         if image.pixels is None:
             return []
-        key = None if self._prepare is not None else image.pixels.shape
+        pixels = as_tensor(image.pixels)
+        key = None if self._prepare is not None else pixels.shape
         batch = self.waiting.setdefault(key, [])
-        batch.append((row, image, image.pixels))
+        batch.append((row, image, pixels))
         if len(batch) == self.requested:
             return self.waiting.pop(key)
         if key is not None and sum(map(len, self.waiting.values())) >= _WAITING_BATCHES * self.requested:

@@ -113,7 +113,7 @@ def keywords_of(options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option re
 
 
 _OF_ONE_RANK = (
-    *("device", "weights", "offline", "cache", "cache_dir", "max_memory", "progress"),
+    *("device", "workers", "weights", "offline", "cache", "cache_dir", "max_memory", "progress"),
     *("quiet", "as_json"),
 )
 _FILES = (  # which another rank may have elsewhere; but all have them, or none
@@ -159,6 +159,7 @@ class EmbedKeywords(TypedDict, total=False):
     prepare: str | None
     device: str | torch.device
     batch_size: int
+    workers: int | None
     weights: str | os.PathLike[str] | None
     offline: bool
     cache: bool
@@ -217,9 +218,18 @@ class EmbedOptions:
     )
     batch_size: int = option(
         64,
-        "Images per forward pass of a network. More than 2,048 are taken as 2,048.",
+        "Images per forward pass of a network, at most 2,048. Built-in networks take at most 16 on a CPU.",
         group="features",
         least=1,
+        metavar="N",
+    )
+    workers: int | None = option(
+        None,
+        "Processes that decode image files, or 0 for threads.",
+        group="features",
+        unset="processes for a GPU, 4 cores and 2,000 images or more, else threads",
+        least=0,
+        most=256,
         metavar="N",
     )
     weights: str | os.PathLike[str] | None = option(

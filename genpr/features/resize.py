@@ -30,6 +30,7 @@ from torch import Tensor
 
 from genpr.errors import ImageError, UsageError, similar
 from genpr.images.decode import pillow_guard
+from genpr.images.loading import Pixels
 
 _BICUBIC = Image.Resampling.BICUBIC
 _MAX_RESIZED = (
@@ -48,6 +49,20 @@ class ResizeRule:
     name: str
     resize: Callable[[Tensor, int], Tensor]
     exact_on_device: bool = False
+
+
+def as_tensor(pixels: Pixels) -> Tensor:
+    """Decoded pixels, uint8 (h, w, 3), as a view (3, h, w); prepared ones as they are."""
+    if isinstance(pixels, Tensor):
+        return pixels
+    tensor = torch.from_numpy(pixels)
+    return tensor.permute(2, 0, 1) if tensor.dtype == torch.uint8 else tensor
+
+
+def prepare_decoded(prepare: Callable[[Tensor], Tensor], pixels: Pixels) -> Tensor:
+    """Apply the `prepare` of an extractor to decoded pixels, uint8 (h, w, 3)."""
+    with torch.inference_mode():  # each thread has its own mode
+        return prepare(as_tensor(pixels))
 
 
 def find_rule(name: str) -> ResizeRule:

@@ -193,6 +193,7 @@ class Embedder:
             source,
             opened,
             batch_size=options.batch_size,
+            workers=options.workers,
             decode_policy=options.decoding,
             bad_images=options.bad_images,
             progress=None if options.progress is None else partial(options.progress, role),

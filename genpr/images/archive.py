@@ -7,6 +7,7 @@ tar manual. An archive that ends before its end-of-archive block is an error.
 
 from __future__ import annotations
 
+import io
 import lzma
 import re
 import stat
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import IO
@@ -84,6 +85,24 @@ def reraise_corrupt(
 # --- zip ------------------------------------------------------------------------------------------------------------
 
 
+_EMPTY_ZIP = b"PK\5\6" + bytes(18)
+
+
+class _ZipFile(zipfile.ZipFile):
+    """A zip archive that can be pickled, to read members in another process without its directory."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _zip_without_directory, (self.filename, self.start_dir)
+
+
+@lru_cache(maxsize=8)
+def _zip_without_directory(path: str, start_dir: int) -> zipfile.ZipFile:
+    """An archive that can read the members given to it."""
+    archive = zipfile.ZipFile(io.BytesIO(_EMPTY_ZIP))
+    archive.fp, archive.start_dir = open_regular(Path(path)), start_dir
+    return archive
+
+
 def open_npz(path: Path) -> zipfile.ZipFile:
     """An .npz file; BadZipFile if several arrays have one name, since readers differ in which of them they use."""
     archive = zipfile.ZipFile(path)
@@ -121,7 +140,7 @@ def open_zip(path: Path, name: str) -> MemberSource[zipfile.ZipInfo]:
     `ZipFile`, which serializes file access with its own lock.
     """
     with reraise_corrupt(path, "zip archive", code="archive-damaged"):
-        archive = zipfile.ZipFile(path)
+        archive = _ZipFile(path)
     others, name_of = Counter[str](), attrgetter("filename")
     images = filter_images(
         _regular_members(archive, others), name_of, partial(_start_in_zip, archive), name, others

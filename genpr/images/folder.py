@@ -33,6 +33,8 @@ T = TypeVar("T")
 class MemberSource(ImageSource, Generic[T]):
     """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
 
+    is_in_files = True
+
     name: str
     members: Sequence[T]
     name_of: Callable[[T], str]

@@ -84,6 +84,8 @@ class ImageSource(Protocol):
     """
 
     name: str
+    is_in_files: bool = False
+    """Whether items can be pickled, and read more than once in any process."""
 
     def __len__(self) -> int: ...
 
@@ -236,6 +238,11 @@ class SubsetSource(ImageSource):
         return names and map(known.__getitem__, self.rows)
 
     @property
+    def is_in_files(self) -> bool:  # type: ignore[override] # read-only
+        """As of the whole source."""
+        return self.source.is_in_files
+
+    @property
     def notices(self) -> tuple[Notice, ...]:
         """The notices of the whole source."""
         notices: tuple[Notice, ...] = getattr(self.source, "notices", ())
@@ -278,6 +285,11 @@ class ConcatSource(ImageSource):
             return None
         pairs = zip(self.prefixes, known, strict=True)
         return (prefix + name for prefix, names in pairs for name in names or ())
+
+    @property
+    def is_in_files(self) -> bool:  # type: ignore[override] # read-only
+        """Whether all parts are."""
+        return all(part.is_in_files for part in self.parts)
 
     @property
     def passed_over(self) -> dict[str, int]:

@@ -143,6 +143,8 @@ class ParquetSource(IndexedSource):
     The iterating thread reads row groups in order and page by page; items hold the bytes of their image.
     """
 
+    is_in_files = True
+
     name: str
     path: Path
     columns: Columns

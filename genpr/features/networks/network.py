@@ -37,6 +37,10 @@ class InputRule:
     mean: Color = IMAGENET_MEAN
     std: Color = IMAGENET_STD
 
+    def prepare(self, image: Tensor) -> Tensor:
+        """Resize a uint8 (3, h, w) image to float32 (3, side, side) in 0..255 on its device."""
+        return self.resize.resize(image, self.side)
+
 
 def gray_levels(color: Sequence[float]) -> Color:
     """Convert red, green and blue from 0..1 to 0..255."""
@@ -95,7 +99,7 @@ class NetworkExtractor:
         self.dim = self.info.dim
         self.device = device
         self.prepares_on_device = self.prepares_stacks = device.type == "cuda" and rule.resize.exact_on_device
-        self._rule = rule
+        self.rule = rule
         self._precision: torch.dtype = getattr(torch, names[0].precision)
         # Convolutions are faster in it on CPUs, and in 16 bits on tensor cores; other layouts would be copied at each of them.
         is_faster = device.type == "cpu" or self._precision != torch.float32
@@ -114,7 +118,7 @@ class NetworkExtractor:
 
     def prepare(self, image: Tensor) -> Tensor:
         """Resize a uint8 (3, h, w) image to float32 (3, side, side) in 0..255 on its device; or several if `prepares_stacks`."""
-        return self._rule.resize.resize(image, self._rule.side)
+        return self.rule.prepare(image)
 
     def forward(self, batch: Tensor) -> Tensor:
         """Embed prepared images, float32 (n, 3, side, side) on the extractor's device, as float32 (n, dim)."""

@@ -1,0 +1,270 @@
+"""Load images ahead of a network, in threads or processes.
+
+Processes do not share Python's lock. Each belongs to a decoding thread. It is started without the program of the user, which would
+otherwise be imported once more. It writes pixels into memory that it shares with its thread: a file without a name
+(`memfd_create`), which needs no space in /dev/shm and ends with its users. The thread sends items, waits without the lock, and copies
+the pixels. Until its process runs, and if the process ends early or cannot load an image for another reason than an unusable file, the
+thread loads the images itself.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import genpr
+from genpr.errors import ResourceError, some
+from genpr.images.loading import CachedImage, ImageCache, LoadedImage, Positioned, Reader, load
+from genpr.images.policy import DecodePolicy
+from genpr.runtime import usable_cores
+
+_CODE = (
+    "import sys; sys.path[:] = {path!r}\n"
+    "from genpr.images.read_ahead import serve; serve({connection}, {memory})"
+)
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
+_ALIGNMENT = 64  # bytes
+_CHUNK = 8  # images per task
+_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
+_MAX_THREADS = 32
+_NO_FEATURES: Any = None
+
+
+class _Place(NamedTuple):
+    """Where pixels are in the shared memory."""
+
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+_Loaded = list[list[LoadedImage]]  # by image and reader
+_Load = Callable[[Sequence[Positioned]], _Loaded]
+_Reply = list[list[tuple[LoadedImage, _Place | None]]]
+
+
+def read_ahead(
+    items: Iterable[Positioned], readers: Sequence[Reader], policy: DecodePolicy, *, processes: int = 0
+) -> Generator[list[LoadedImage]]:
+    """Load items in threads or processes, a bounded number ahead; yield a list per item, in order, with an entry per reader."""
+    threads = processes or max(1, min(_MAX_THREADS, usable_cores() - 1))  # one core runs the network
+    waiting: deque[Future[_Loaded]] = deque()
+    iterator = iter(items)
+    with ExitStack() as stack:
+        work: _Load = partial(load, readers=readers, policy=policy)
+        if processes:
+            work = stack.enter_context(_Processes(readers, policy)).load
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
+        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        while chunk := tuple(islice(iterator, _CHUNK)):
+            waiting.append(pool.submit(work, chunk))
+            if len(waiting) > threads * _CHUNKS_AHEAD:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+class _Processes:
+    """Loads images in a process of the calling thread; all processes end on exit."""
+
+    def __init__(self, readers: Sequence[Reader], policy: DecodePolicy) -> None:
+        self._readers, self._policy = readers, policy
+        self._of_thread = threading.local()
+        self._started: list[_Process] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for process in self._started:
+            process.end()
+
+    def load(self, items: Sequence[Positioned]) -> _Loaded:
+        """As `load`; ResourceError "decoder-crashed" if the process crashed."""
+        process: _Process | None = getattr(self._of_thread, "process", None)
+        loaded = None if process is None else process.load(items)
+        if loaded is not None:
+            return [self._completed(item, images) for item, images in zip(items, loaded, strict=True)]
+        loaded = load(items, self._readers, self._policy)
+        if process is None and any(image.pixels is not None for images in loaded for image in images):
+            self._of_thread.process = process = _Process(self._readers, self._policy)
+            self._started.append(process)
+        return loaded
+
+    def _completed(self, item: Positioned, images: list[LoadedImage]) -> list[LoadedImage]:
+        """The results of all readers, with features from the caches, and prepared by code of the user."""
+        completed = []
+        for reader, image in zip(self._readers, images, strict=True):
+            if image.is_cached:
+                cached = None if reader.cache is None else reader.cache.get(image.identity)
+                if cached is None:  # its file in the cache is damaged
+                    return load([item], self._readers, self._policy)[0]
+                completed.append(image.known(cached))
+            elif reader.is_portable:
+                completed.append(image)
+            else:
+                completed.append(image.prepared(reader, is_shared=len(images) > 1))
+        return completed
+
+
+class _Process:
+    """A process that loads images, as its thread sees it."""
+
+    def __init__(self, readers: Sequence[Reader], policy: DecodePolicy) -> None:
+        # Code of the user, and features, stay here.
+        portable = [each if each.is_portable else each._replace(prepare=None) for each in readers]
+        names = [None if each.cache is None else _CachedNames(each.cache) for each in readers]
+        self._task = [each._replace(cache=own) for each, own in zip(portable, names, strict=True)], policy
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
+        self._pixels: _SharedPixels | None = None
+        self._connection, theirs = Pipe()
+        with theirs, suppress(OSError):  # no memory or handle is left, or processes are not allowed
+            self._pixels = _SharedPixels(memory := os.memfd_create("genpr-pixels"))
+            path = [*filter(None, sys.path), str(Path(genpr.__file__).parents[1])]
+            code = _CODE.format(path=path, connection=theirs.fileno(), memory=memory)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", code],
+                pass_fds=(theirs.fileno(), memory),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                process_group=0,  # Ctrl-C interrupts only this process
+            )
+
+    def load(self, items: Sequence[Positioned]) -> _Loaded | None:
+        """Load images in the process; None if it does not run yet or any more, or failed."""
+        if self._process is None or self._pixels is None:
+            return None
+        try:
+            if not self._is_ready:
+                if not self._connection.poll():
+                    return None
+                self._connection.recv()
+                self._connection.send(self._task)
+                self._is_ready = True
+            self._connection.send(items)
+            reply: _Reply | None = self._connection.recv()
+        except (EOFError, OSError):
+            status = self._process.wait()
+            self.end()
+            if -status not in _CRASHES:
+                return None
+            names = [item.name for _, item in items]
+            text = (
+                f"a process that decodes images crashed ({signal.Signals(-status).name}) while it loaded {some(names, 8)}; "
+                "one of them may crash a library: save them again, or leave them out"
+            )
+            raise ResourceError(text, code="decoder-crashed", path=names[0]) from None
+        return None if reply is None else self._pixels.restored(reply)
+
+    def end(self) -> None:
+        """End the process, which has nothing to finish, and free what belongs to it."""
+        self._connection.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._pixels is not None:
+            self._pixels.close()
+            self._pixels = None
+
+
+class _CachedNames:
+    """The images that are in a cache, without their features."""
+
+    def __init__(self, cache: ImageCache) -> None:
+        self.keys = cache.keys
+
+    def get(self, identity: bytes, /) -> CachedImage | None:
+        """An image without features; wrong with a probability of 2^-64."""
+        (key,) = np.frombuffer(identity[-8:], np.uint64)
+        for keys in self.keys:
+            at = np.searchsorted(keys, key)
+            if at == len(keys) or keys[at] != key:
+                return None
+        return CachedImage(_NO_FEATURES)
+
+
+class _SharedPixels:
+    """Pixels in a file in memory, from its beginning, which the next ones overwrite."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._mapped: mmap.mmap | None = None
+
+    def stored(self, loaded: _Loaded) -> _Reply:
+        """Write the pixels of all images."""
+        places, end = dict[int, _Place](), 0  # by address, since readers may share pixels
+        arrays = [
+            np.asarray(image.pixels) for images in loaded for image in images if image.pixels is not None
+        ]
+        for pixels in arrays:
+            if pixels.ctypes.data not in places:
+                places[pixels.ctypes.data] = _Place(end, pixels.dtype.str, pixels.shape)
+                end += -(-pixels.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if end > os.fstat(self._memory).st_size:
+            os.ftruncate(self._memory, end)
+        for pixels in arrays:
+            self._at(places[pixels.ctypes.data])[...] = pixels
+        each = iter(arrays)
+
+        def without_pixels(image: LoadedImage) -> tuple[LoadedImage, _Place | None]:
+            place = None if image.pixels is None else places[next(each).ctypes.data]
+            return replace(image, pixels=None), place
+
+        return [list(map(without_pixels, images)) for images in loaded]
+
+    def restored(self, reply: _Reply) -> _Loaded:
+        """The images with copies of their pixels."""
+        places = {place for images in reply for _, place in images if place is not None}
+        copies = {place: self._at(place).copy() for place in places}
+        return [
+            [replace(image, pixels=place and copies[place]) for image, place in images] for images in reply
+        ]
+
+    def close(self) -> None:
+        """Free the memory in this process."""
+        self._mapped = None
+        os.close(self._memory)
+
+    def _at(self, place: _Place) -> NDArray[np.uint8] | NDArray[np.float32]:
+        """The array at a place."""
+        dtype, count = np.dtype(place.dtype), math.prod(place.shape)
+        end = place.offset + count * dtype.itemsize
+        if self._mapped is None or len(self._mapped) < end:
+            self._mapped = mmap.mmap(self._memory, os.fstat(self._memory).st_size)
+        return np.frombuffer(self._mapped, dtype, count, place.offset).reshape(place.shape)
+
+
+def serve(connection: int, memory: int) -> None:
+    """Load images for the thread at the other end of a connection until it is closed; both arguments are file descriptors."""
+    thread, pixels = Connection(connection), _SharedPixels(memory)
+    with suppress(EOFError, OSError):  # it was closed
+        thread.send(None)
+        readers, policy = thread.recv()
+        while True:
+            items, reply = thread.recv(), None
+            with suppress(Exception):  # the thread tries again, and raises the error
+                reply = pixels.stored(load(items, readers, policy))
+            thread.send(reply)
