@@ -136,10 +136,11 @@ class _Process:
         self._task = [each._replace(cache=own) for each, own in zip(portable, names, strict=True)], policy
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
-        self._pixels: _SharedPixels | None = None
-        self._connection, theirs = Pipe()
-        with theirs, suppress(OSError):  # no memory or handle is left, or processes are not allowed
-            self._pixels = _SharedPixels(memory := os.memfd_create("genpr-pixels"))
+        self._resources = ExitStack()
+        with suppress(OSError):  # no memory or handle is left, or processes are not allowed
+            self._connection, theirs = map(self._resources.enter_context, Pipe())
+            self._resources.callback(os.close, memory := os.memfd_create("genpr-pixels"))
+            self._pixels = _SharedPixels(memory)
             path = [*filter(None, sys.path), str(Path(genpr.__file__).parents[1])]
             code = _CODE.format(path=path, connection=theirs.fileno(), memory=memory)
             self._process = subprocess.Popen(
@@ -151,10 +152,11 @@ class _Process:
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 process_group=0,  # Ctrl-C interrupts only this process
             )
+            theirs.close()  # of the process, whose end closes it
 
     def load(self, items: Sequence[Positioned]) -> _Loaded | None:
         """Load images in the process; None if it does not run yet or any more, or failed."""
-        if self._process is None or self._pixels is None:
+        if self._process is None:
             return None
         try:
             if not self._is_ready:
@@ -180,14 +182,11 @@ class _Process:
 
     def end(self) -> None:
         """End the process, which has nothing to finish, and free what belongs to it."""
-        self._connection.close()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
-        if self._pixels is not None:
-            self._pixels.close()
-            self._pixels = None
+        self._resources.close()
 
 
 class _CachedNames:
@@ -242,11 +241,6 @@ class _SharedPixels:
         return [
             [replace(image, pixels=place and copies[place]) for image, place in images] for images in reply
         ]
-
-    def close(self) -> None:
-        """Free the memory in this process."""
-        self._mapped = None
-        os.close(self._memory)
 
     def _at(self, place: _Place) -> NDArray[np.uint8] | NDArray[np.float32]:
         """The array at a place."""

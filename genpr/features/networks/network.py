@@ -20,7 +20,7 @@ from genpr.features.weights import Weights
 from genpr.runtime import state_guard
 from genpr.validation import entry_point
 
-_VERSION = 2  # increment it whenever the features of networks change
+_VERSION = 1  # increment it whenever the features of networks change
 
 Color = tuple[float, float, float]
 
