@@ -265,6 +265,16 @@ def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(
     assert alone.threads == {threading.main_thread().ident}
 
 
+@pytest.mark.parametrize(("requested", "taken"), [(64, 16), (16, 16), (5, 5)])
+def test_built_in_networks_take_small_batches_on_a_cpu(folder, requested, taken):
+    extractor = genpr.load_extractor("gabor", device="cpu")
+    sizes, forward = [], extractor.forward
+    extractor.forward = lambda batch: sizes.append(len(batch)) or forward(batch)
+    features = genpr.embed(folder, extractor, batch_size=requested)
+    assert set(sizes) == {taken}, "the last batch is padded"
+    assert torch.equal(features, genpr.embed(folder, extractor, batch_size=taken))
+
+
 def test_autocast_of_the_caller_does_not_change_features(folder):
     plain = genpr.embed(folder, Counting())
     with torch.autocast("cpu", dtype=torch.bfloat16):
