@@ -39,13 +39,16 @@ _OUT_OF_MEMORY = (
     *("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_INTERNAL_ERROR"),
     *("unable to find an engine", "cusolverDnCreate", "CUFFT_INTERNAL_ERROR", "cudaErrorMemoryAllocation"),
 )
-# Options of glibc's malloc.h: bytes of free memory that are returned to the system, bytes of a block that is mapped, and arenas.
-# Until one of the thresholds is set, glibc adapts them to the largest block that was freed, up to 64 and 32 MiB.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+# Options of glibc's malloc.h. In bytes: blocks from M_MMAP_THRESHOLD on are mapped, free memory from M_TRIM_THRESHOLD on is returned to
+# the system, and M_TOP_PAD is requested or kept in addition. Until one of them is set, glibc adapts the first two to the largest block
+# that was freed, up to 32 and 64 MiB.
+_M_SIZES = _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_TOP_PAD = -3, -1, -2
+_M_ARENA_MAX = -8
 _MIB = 2**20
-_PROGRAM_THRESHOLDS = 8 * _MIB, 32 * _MIB
-_ADAPTED_THRESHOLDS = 32 * _MIB, 64 * _MIB
-_KEPT = 1024 * _MIB
+_PROGRAM_SIZES = 8 * _MIB, 32 * _MIB, _MIB // 8
+_ADAPTED_SIZES = 32 * _MIB, 64 * _MIB, _MIB // 8
+# The last is the size of a thread's heap, which is unmapped when it is free unless as much is kept.
+_KEEPING_SIZES = 1024 * _MIB, 1024 * _MIB, 64 * _MIB
 _user_default_device: ContextVar[Any] = ContextVar("_user_default_device", default=None)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -196,27 +199,27 @@ def limit_malloc_arenas() -> bool:
     is_chosen = "malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)
     if is_chosen or not hasattr(libc, "mallopt"):  # of glibc
         return False
-    reused_memory.restored = _PROGRAM_THRESHOLDS
-    return libc.mallopt(_M_ARENA_MAX, 1) == 1 and _set_thresholds(libc, *_PROGRAM_THRESHOLDS)
+    reused_memory.restored = _PROGRAM_SIZES
+    return libc.mallopt(_M_ARENA_MAX, 1) == 1 and _set_sizes(libc, _PROGRAM_SIZES)
 
 
-def _set_thresholds(libc: ctypes.CDLL, mapped: int, trimmed: int) -> bool:
-    """Map blocks from `mapped` bytes on, and return free memory to the system from `trimmed` bytes on."""
-    # Before version 2.35 the first is at most 32 MiB.
-    accepted = any(libc.mallopt(_M_MMAP_THRESHOLD, size) == 1 for size in (mapped, 32 * _MIB))
-    return accepted and libc.mallopt(_M_TRIM_THRESHOLD, trimmed) == 1
+def _set_sizes(libc: ctypes.CDLL, sizes: tuple[int, int, int]) -> bool:
+    """Set `_M_SIZES`, the first to 32 MiB where more is refused (glibc before 2.35)."""
+    most = (sizes[0], 32 * _MIB), *((size,) for size in sizes[1:])
+    pairs = zip(_M_SIZES, most, strict=True)
+    return all(any(libc.mallopt(option, size) == 1 for size in accepted) for option, accepted in pairs)
 
 
 class _ReusedMemory:
     """Context in which malloc reuses freed blocks of any size; the last of overlapping contexts returns them to the system.
 
     A network frees its activations layer by layer. By default large blocks are returned to the system, which clears them for the
-    next layer; this takes up to two thirds of the processor time. Thresholds set by the user are kept. Thresholds belong to the
-    process and cannot be read: afterwards they are those of `limit_malloc_arenas`, or the largest that glibc adapts itself.
+    next layer; this takes up to two thirds of the processor time. Sizes set by the user are kept. The sizes belong to the process and
+    cannot be read: afterwards they are those of `limit_malloc_arenas`, or the largest that glibc adapts itself.
     """
 
     def __init__(self) -> None:
-        self.restored = _ADAPTED_THRESHOLDS
+        self.restored = _ADAPTED_SIZES
         self._lock = threading.Lock()
         self._inside = 0
         self._libc: ctypes.CDLL | None = None
@@ -225,15 +228,15 @@ class _ReusedMemory:
         with self._lock:
             self._inside += 1
             libc = ctypes.CDLL(None)
-            if self._inside == 1 and (self.restored == _PROGRAM_THRESHOLDS or _is_adapting(libc)):
+            if self._inside == 1 and (self.restored == _PROGRAM_SIZES or _is_adapting(libc)):
                 self._libc = libc
-                _set_thresholds(libc, _KEPT, _KEPT)
+                _set_sizes(libc, _KEEPING_SIZES)
 
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside and self._libc is not None:
-                _set_thresholds(self._libc, *self.restored)
+                _set_sizes(self._libc, self.restored)
                 self._libc = None
                 malloc_trim()
 

@@ -58,7 +58,6 @@ Preparation = Callable[[Tensor], Tensor]
 
 _WAITING_BATCHES = 4  # of different image sizes, before the fullest one is run incomplete
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 250 MB for Inception
-_CPU_BATCH = 16  # of built-in networks; torch computes 1 x 1 convolutions faster from 16 images on
 _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _UPLOAD_BYTES = 2**26  # of a stack of images; a batch of 64 images of 256 x 256 pixels takes a fifth
 _HASH = 32
@@ -474,7 +473,7 @@ class ExtractorRun:
         )
         largest = BLOCK  # more images are never in one batch
         if isinstance(extractor, NetworkExtractor) and self.device.type == "cpu":
-            largest = _CPU_BATCH
+            largest = extractor.most_on_cpu
         self.batch_size = self.requested = min(batch_size, largest)
         self.waiting: dict[torch.Size | None, list[_Row]] = {}
         self.reader = Reader(cache=cache)
