@@ -25,14 +25,14 @@ _GAIN = (0.7, 1.2)
 _NOISE = 4.0  # standard deviation in gray levels: a camera's, so that the files do not compress better than photographs
 
 
-def make_images(folder: Path, *, count: int, size: int) -> None:
-    """Write `count` PNG files of `size` x `size` pixels: random crops of scikit-learn's two photographs.
+def make_images(folder: Path, *, count: int, size: int, seed: int = 0, suffix: str = ".png") -> None:
+    """Write `count` files of `size` x `size` pixels: random crops of scikit-learn's two photographs.
 
     The crops are flipped, brightened and noisy, so that no two are equal. Every run makes the same crops.
     """
     load_sample_images = importlib.import_module("sklearn.datasets").load_sample_images
     photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     for number in range(count):
         photograph = photographs[number % len(photographs)]
         side = int(generator.integers(_NARROWEST, _WIDEST))
@@ -41,7 +41,8 @@ def make_images(folder: Path, *, count: int, size: int) -> None:
         if generator.random() < 0.5:
             crop = ImageOps.mirror(crop)
         pixels = np.asarray(crop) * generator.uniform(*_GAIN) + generator.normal(0, _NOISE, (size, size, 3))
-        Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)).save(folder / f"{number:06d}.png")
+        image = Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8))
+        image.save(folder / f"{number:06d}{suffix}", quality=95)  # which only JPEG has
 
 
 def load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExtractor:

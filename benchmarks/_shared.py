@@ -8,16 +8,19 @@ import json
 import os
 import platform
 import re
+import resource
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -174,7 +177,54 @@ def kib_line(path: str, name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+class TreeMemory:
+    """Peak memory of a process, by default this one, and its descendants inside a `with` block.
+
+    Pages that its processes share count once. Not suitable for blocks that are timed.
+    """
+
+    def __init__(self, pid: int | None = None) -> None:
+        self._pid = os.getpid() if pid is None else pid
+
+    def __enter__(self) -> Self:
+        self.peak = tree_bytes(self._pid)
+        self._stop = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._sampler.join()
+
+    def _sample(self) -> None:
+        while not self._stop.wait(0.05):  # reading the page tables of a large process takes milliseconds
+            self.peak = max(self.peak, tree_bytes(self._pid))
+
+
+def tree_bytes(pid: int) -> int:
+    """Resident memory of a process and its descendants, of mapped files in the process that has most of them.
+
+    The proportional size of files would depend on other processes that have loaded the same libraries.
+    """
+    waiting, found, files = [pid], 0, 0
+    while waiting:
+        process = Path("/proc") / str(waiting.pop())
+        try:
+            lines = map(str.split, (process / "smaps_rollup").read_text().splitlines())
+            found += sum(int(size) * 1024 for name, size, *_ in lines if name in {"Pss_Anon:", "Pss_Shmem:"})
+            files = max(files, kib_line(str(process / "status"), "RssFile"))
+            for task in (process / "task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except (OSError, StopIteration):  # it has just ended
+            continue
+    return found + files
+
+
 # Processes.
+
+_PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
+_ORPHANS_S = 10.0
 
 
 class CaseFailedError(Exception):
@@ -213,6 +263,62 @@ def _send(sender: Connection, work: Callable[..., object], arguments: tuple[obje
         sender.send(("", work(*arguments)))
     except Exception as error:  # noqa: BLE001 - of any tool
         sender.send((f"{type(error).__name__}: {error}", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a command and all its processes used: processor seconds (user and system), wall seconds, peak bytes or 0."""
+
+    output: str
+    processor: float
+    wall: float
+    peak_bytes: int
+
+
+def run_command(
+    command: Sequence[str], environment: Mapping[str, str], *, measures_memory: bool = False
+) -> Usage:
+    """Run a command with additional variables of the environment, while this process has no other children.
+
+    Its times are not useful if memory is measured.
+
+    Raises:
+        CaseFailedError: It failed, or its processes did not end with it.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = _seconds_of_children()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        start = perf_counter()
+        with (
+            subprocess.Popen(
+                command, stdout=out, stderr=errors, env={**os.environ, **environment}
+            ) as process,
+            TreeMemory(process.pid) if measures_memory else nullcontext() as memory,
+        ):
+            code = process.wait()
+        wall = perf_counter() - start
+        _wait_for_orphans()
+        for file in (out, errors):
+            file.seek(0)
+        if code:
+            lines = errors.read().strip().splitlines() or ["no message"]
+            raise CaseFailedError(f"exit code {code}: {lines[-1]}")
+        return Usage(out.read(), _seconds_of_children() - before, wall, memory.peak if memory else 0)
+
+
+def _seconds_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _wait_for_orphans() -> None:
+    """Wait for processes that no parent waited for, which the subreaper has now, so that their time counts."""
+    end = perf_counter() + _ORPHANS_S
+    with suppress(ChildProcessError):  # none is left
+        while perf_counter() < end:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                sleep(0.01)
+        raise CaseFailedError(f"its processes did not end within {_ORPHANS_S:.0f} s after it")
 
 
 def pin_to_cores(threads: int) -> None:

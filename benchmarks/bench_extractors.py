@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shlex
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import click
 import numpy as np
@@ -26,6 +24,7 @@ from _shared import (
     RESULTS,
     CaseFailedError,
     Machine,
+    TreeMemory,
     append_record,
     describe_machine,
     in_new_process,
@@ -183,43 +182,6 @@ def _workers() -> int:
 
 def _no_bar(batches: Any) -> Any:  # noqa: ANN401 - any iterable, given back
     return batches
-
-
-class TreeMemory:
-    """Peak memory of this process and its descendants inside a `with` block.
-
-    Shared pages count once (proportional set size). Not suitable for blocks that are timed.
-    """
-
-    def __enter__(self) -> Self:
-        self.peak = tree_bytes()
-        self._stop = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, daemon=True)
-        self._sampler.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._sampler.join()
-
-    def _sample(self) -> None:
-        while not self._stop.wait(0.05):  # reading the page tables of a large process takes milliseconds
-            self.peak = max(self.peak, tree_bytes())
-
-
-def tree_bytes() -> int:
-    """Proportional set size of this process and its descendants."""
-    waiting, found = [os.getpid()], 0
-    while waiting:
-        process = Path("/proc") / str(waiting.pop())
-        try:
-            lines = (process / "smaps_rollup").read_text().splitlines()
-            found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
-            for task in (process / "task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-        except (OSError, StopIteration):  # it has just ended
-            continue
-    return found
 
 
 # Measurements.
