@@ -204,8 +204,8 @@ def test_thread_goes_on_if_its_process_is_ended(folder, loaded_in_threads, endin
 
 def test_crash_of_a_process_is_an_error_that_names_images(folder, loaded_in_threads):
     def crash(done, total):
-        if len(loaded_in_threads) < done:
-            os.kill(children()[0], signal.SIGSEGV)
+        for child in children() if len(loaded_in_threads) < done else []:
+            os.kill(child, signal.SIGSEGV)
 
     with pytest.raises(ResourceError) as caught:
         embedded(open_source(folder), MEANS, workers=1, progress=crash)
