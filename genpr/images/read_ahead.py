@@ -112,6 +112,9 @@ class _Processes:
 
     def _completed(self, item: Positioned, images: list[LoadedImage]) -> list[LoadedImage]:
         """The results of all readers, with features from the caches, and prepared by code of the user."""
+        # Only this process may be able to read it: a path in /proc, the encoding of paths, an archive that was replaced.
+        if any(image.error is not None for image in images):
+            return load([item], self._readers, self._policy)[0]
         completed = []
         for reader, image in zip(self._readers, images, strict=True):
             if image.is_cached:
