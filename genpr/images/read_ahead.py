@@ -9,6 +9,7 @@ thread loads the images itself.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import os
@@ -140,9 +141,13 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._resources = ExitStack()
-        with suppress(OSError):  # no memory or handle is left, or processes are not allowed
-            self._connection, theirs = map(self._resources.enter_context, Pipe())
-            self._resources.callback(os.close, memory := os.memfd_create("genpr-pixels"))
+        # No memory or handle is left, processes are not allowed, or libc is too old.
+        with suppress(OSError, AttributeError), ExitStack() as resources:
+            self._connection, theirs = map(resources.enter_context, Pipe())
+            # `os.memfd_create` is missing in builds of Python for old versions of glibc, such as those of conda.
+            memory = ctypes.CDLL(None).memfd_create(b"genpr-pixels", 1)  # MFD_CLOEXEC
+            os.fstat(memory)  # OSError if it was not created
+            resources.callback(os.close, memory)
             self._pixels = _SharedPixels(memory)
             path = [*filter(None, sys.path), str(Path(genpr.__file__).parents[1])]
             code = _CODE.format(path=path, connection=theirs.fileno(), memory=memory)
@@ -156,10 +161,12 @@ class _Process:
                 process_group=0,  # Ctrl-C interrupts only this process
             )
             theirs.close()  # of the process, whose end closes it
+            self._resources = resources.pop_all()
 
     def load(self, items: Sequence[Positioned]) -> _Loaded | None:
         """Load images in the process; None if it does not run yet or any more, or failed."""
-        if self._process is None:
+        process = self._process
+        if process is None:
             return None
         try:
             if not self._is_ready:
@@ -170,18 +177,17 @@ class _Process:
                 self._is_ready = True
             self._connection.send(items)
             reply: _Reply | None = self._connection.recv()
-        except (EOFError, OSError):
-            status = self._process.wait()
+            return None if reply is None else self._pixels.restored(reply)
+        except Exception:  # noqa: BLE001 - it ended, an item cannot be pickled, or no memory or handle is left
             self.end()
-            if -status not in _CRASHES:
+            if not self._is_ready or -process.returncode not in _CRASHES:
                 return None
             names = [item.name for _, item in items]
             text = (
-                f"a process that decodes images crashed ({signal.Signals(-status).name}) while it loaded {some(names, 8)}; "
+                f"a process that decodes images crashed ({signal.Signals(-process.returncode).name}) while it loaded {some(names, 8)}; "
                 "one of them may crash a library: save them again, or leave them out"
             )
             raise ResourceError(text, code="decoder-crashed", path=names[0]) from None
-        return None if reply is None else self._pixels.restored(reply)
 
     def end(self) -> None:
         """End the process, which has nothing to finish, and free what belongs to it."""

@@ -246,8 +246,57 @@ def test_error_that_only_the_process_meets_is_left_to_the_thread(loaded_in_threa
     assert len(loaded_in_threads) == len(found) == len(files)
 
 
+def test_items_that_cannot_be_pickled_are_left_to_the_thread(loaded_in_threads, folder):
+    class Files(IndexedSource):
+        name, is_in_files = "files", True
+
+        def __len__(self):
+            return N - 2
+
+        def select(self, indices):
+            items = {item.name: item for item in open_source(folder)}
+            return (Item(name, lambda name=name: items[name].read()) for name in sorted(items)[: N - 2])
+
+    (found,) = embedded(Files(), MEANS, workers=1)
+    assert len(loaded_in_threads) == len(found) + len(found.skipped) == N - 2
+    assert not children()
+
+
+def test_image_that_only_the_thread_can_read_is_used(folder, loaded_in_threads):
+    (expected,) = embedded(open_source(folder), MEANS, workers=0)
+    loaded_in_threads.clear()
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        (found,) = embedded(open_source(f"/proc/self/fd/{opened}"), MEANS, workers=1)
+    finally:
+        os.close(opened)
+    assert_equal(expected, found)
+    assert len(loaded_in_threads) == N
+
+
+def test_processes_need_no_memfd_create_of_python(folder, loaded_in_threads, monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    embedded(open_source(folder), MEANS, workers=1)
+    assert len(loaded_in_threads) < N
+
+
+@pytest.mark.parametrize("start", ["kill -ABRT $$", "exit 1"])
+def test_threads_load_images_if_processes_end_at_their_start(
+    folder, loaded_in_threads, monkeypatch, tmp_path, start
+):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{start}\n")
+    python.chmod(0o700)
+    (expected,) = embedded(open_source(folder), MEANS, workers=0)
+    loaded_in_threads.clear()
+    monkeypatch.setattr(sys, "executable", str(python))
+    (found,) = embedded(open_source(folder), MEANS, workers=1)
+    assert_equal(expected, found)
+    assert len(loaded_in_threads) == N
+
+
 def test_threads_load_images_where_no_process_can_start(folder, monkeypatch):
-    monkeypatch.setattr(os, "memfd_create", Mock(side_effect=OSError("not here")))
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=OSError("not here")))
     expected, found = (embedded(open_source(folder), MEANS, workers=workers)[0] for workers in (0, 2))
     assert_equal(expected, found)
 
