@@ -156,7 +156,7 @@ def source(folder):
 
 
 def test_processes_give_the_features_and_facts_of_threads(source, loaded_in_threads):
-    extractors = [genpr.load_extractor("pixels", device="cpu"), wrap_extractor(InPlace())]
+    extractors = [genpr.load_extractor("pixels", device="cpu"), wrap_extractor(InPlace()), MEANS]
     expected = embedded(source, *extractors, workers=0)
     loaded_in_threads.clear()
     found = embedded(source, *extractors, workers=1)
@@ -195,6 +195,7 @@ def test_thread_goes_on_if_its_process_is_ended(folder, loaded_in_threads, endin
     def end(done, total):
         if len(loaded_in_threads) < done and not ended:  # the process runs
             ended.extend(children())
+            assert os.getpgid(ended[0]) != os.getpgrp(), "Ctrl-C would reach it"
             os.kill(ended[0], ending)
 
     (expected,) = embedded(open_source(folder), MEANS, workers=0)
@@ -263,6 +264,13 @@ def test_items_that_cannot_be_pickled_are_left_to_the_thread(loaded_in_threads, 
     (found,) = embedded(Files(), MEANS, workers=1)
     assert len(loaded_in_threads) == len(found) + len(found.skipped) == N - 2
     assert not children()
+
+
+def test_images_in_memory_are_loaded_in_threads(folder, loaded_in_threads, tmp_path, rng):
+    np.save(tmp_path / "more.npy", rng.integers(0, 256, (40, 9, 9, 3), dtype=np.uint8))
+    whole = concat_sources("all", [folder, tmp_path / "more.npy"], open_source)
+    embedded(whole, MEANS, workers=1)
+    assert len(loaded_in_threads) == N + 40
 
 
 def test_image_that_only_the_thread_can_read_is_used(folder, loaded_in_threads):
