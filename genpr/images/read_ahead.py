@@ -3,8 +3,7 @@
 Processes do not share Python's lock. Each belongs to a decoding thread. It is started without the program of the user, which would
 otherwise be imported once more. It writes pixels into memory that it shares with its thread: a file without a name
 (`memfd_create`), which needs no space in /dev/shm and ends with its users. The thread sends items, waits without the lock, and copies
-the pixels. Until its process runs, and if the process ends early or cannot load an image for another reason than an unusable file, the
-thread loads the images itself.
+the pixels. Until its process runs, and if the process ends early or cannot load an image, the thread loads the images itself.
 """
 
 from __future__ import annotations
