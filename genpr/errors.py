@@ -15,7 +15,6 @@ result and not an error; 130 means interrupted, and 143 terminated.
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -99,9 +98,6 @@ class GenprError(Exception):
         super().__init__(limited(printable(limited(message))))
         self.code = code
         self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined] # not in typeshed
 
 
 class UsageError(GenprError, ValueError):

@@ -42,8 +42,7 @@ _OUT_OF_MEMORY = (
 # Options of glibc's malloc.h. In bytes: blocks from M_MMAP_THRESHOLD on are mapped, free memory from M_TRIM_THRESHOLD on is returned to
 # the system, and M_TOP_PAD is requested or kept in addition. Until one of them is set, glibc adapts the first two to the largest block
 # that was freed, up to 32 and 64 MiB.
-_M_SIZES = _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_TOP_PAD = -3, -1, -2
-_M_ARENA_MAX = -8
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_ARENA_MAX = -3, -1, -2, -8
 _MIB = 2**20
 _PROGRAM_SIZES = 8 * _MIB, 32 * _MIB, _MIB // 8
 _ADAPTED_SIZES = 32 * _MIB, 64 * _MIB, _MIB // 8
@@ -204,10 +203,10 @@ def limit_malloc_arenas() -> bool:
 
 
 def _set_sizes(libc: ctypes.CDLL, sizes: tuple[int, int, int]) -> bool:
-    """Set `_M_SIZES`, the first to 32 MiB where more is refused (glibc before 2.35)."""
-    most = (sizes[0], 32 * _MIB), *((size,) for size in sizes[1:])
-    pairs = zip(_M_SIZES, most, strict=True)
-    return all(any(libc.mallopt(option, size) == 1 for size in accepted) for option, accepted in pairs)
+    """Set the threshold of mapped blocks, to 32 MiB where more is refused (glibc before 2.35), that of trimming, and the padding."""
+    mapped, trimmed, padding = sizes
+    is_set = libc.mallopt(_M_MMAP_THRESHOLD, mapped) or libc.mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
+    return bool(is_set and libc.mallopt(_M_TRIM_THRESHOLD, trimmed) and libc.mallopt(_M_TOP_PAD, padding))
 
 
 class _ReusedMemory:

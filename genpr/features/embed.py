@@ -37,7 +37,7 @@ from genpr.images.decode import content_sha256, decoder_versions
 from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.loading import CachedImage, LoadedImage, Reader, load
 from genpr.images.policy import BadImagePolicy, DecodePolicy, in_order
-from genpr.images.read_ahead import read_ahead
+from genpr.images.read_ahead import default_threads, read_ahead
 from genpr.images.shards import BLOCK, ShardSource, names_sha256
 from genpr.images.source import open_source
 from genpr.memory import empty_rows
@@ -62,7 +62,6 @@ _BATCHES_AHEAD = 2  # batches that are queued on a CUDA device
 _UPLOAD_BYTES = 2**26  # of a stack of images; a batch of 64 images of 256 x 256 pixels takes a fifth
 _HASH = 32
 _MIN_CORES, _MIN_IMAGES = 4, 2000  # from which on processes load the images for a GPU
-_MAX_PROCESSES = 32
 _COMPARED = 16  # runs of as many images, of which ranks compare the contents
 _EMBEDDED = 8  # of these images, which every rank embeds
 _ROUNDING = 1e-3  # of the largest feature, by which ranks on processors of different kinds may differ
@@ -164,9 +163,8 @@ def _processes(
 ) -> int:
     """The number of processes that load images; networks on a CPU need the cores themselves."""
     if workers is None:
-        cores = usable_cores()
-        is_worth = cores >= _MIN_CORES and (rows or 0) >= _MIN_IMAGES and any(run.is_on_gpu for run in runs)
-        workers = min(_MAX_PROCESSES, cores - 1) if is_worth else 0
+        is_large = usable_cores() >= _MIN_CORES and (rows or 0) >= _MIN_IMAGES
+        workers = default_threads() if is_large and any(run.is_on_gpu for run in runs) else 0
     return workers if source.is_in_files else 0
 
 

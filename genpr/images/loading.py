@@ -63,7 +63,6 @@ class LoadedImage:
     """A loaded image: its input to the network, or its known features (d,), or an error.
 
     `identity` is the sha256 of its bytes. `format` is that of its file, None for images in memory, and `size` that after preparation.
-    `is_cached` is set without features by a process that loads images.
     """
 
     position: int
@@ -74,7 +73,6 @@ class LoadedImage:
     size: tuple[int, int] | None = None
     pixels: Pixels | None = None
     features: Tensor | None = None
-    is_cached: bool = False
     error: ImageError | None = None
 
     def unusable(self, error: ImageError) -> LoadedImage:
@@ -84,7 +82,7 @@ class LoadedImage:
 
     def known(self, cached: CachedImage) -> LoadedImage:
         """The same image with cached features."""
-        return replace(self, flags=cached.flags, size=cached.size, features=cached.features, is_cached=True)
+        return replace(self, flags=cached.flags, size=cached.size, features=cached.features)
 
     def prepared(self, reader: Reader, *, is_shared: bool) -> LoadedImage:
         """The same image with pixels prepared for a reader, who may modify those that no other uses."""

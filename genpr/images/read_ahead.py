@@ -12,6 +12,7 @@ import ctypes
 import math
 import mmap
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ _ALIGNMENT = 64  # bytes
 _CHUNK = 8  # images per task
 _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
 _MAX_THREADS = 32
-_NO_FEATURES: Any = None
+_NO_FEATURES: Any = None  # of images in a cache, which the thread reads
 
 
 class _Place(NamedTuple):
@@ -59,14 +60,15 @@ class _Place(NamedTuple):
 
 _Loaded = list[list[LoadedImage]]  # by image and reader
 _Load = Callable[[Sequence[Positioned]], _Loaded]
-_Reply = list[list[tuple[LoadedImage, _Place | None]]]
+_OfProcess = list[list[LoadedImage] | None]  # None for an image with an error
+_Reply = list[list[tuple[LoadedImage, _Place | None]] | None]
 
 
 def read_ahead(
     items: Iterable[Positioned], readers: Sequence[Reader], policy: DecodePolicy, *, processes: int = 0
 ) -> Generator[list[LoadedImage]]:
     """Load items in threads or processes, a bounded number ahead; yield a list per item, in order, with an entry per reader."""
-    threads = processes or max(1, min(_MAX_THREADS, usable_cores() - 1))  # one core runs the network
+    threads = processes or default_threads()
     waiting: deque[Future[_Loaded]] = deque()
     iterator = iter(items)
     with ExitStack() as stack:
@@ -81,6 +83,11 @@ def read_ahead(
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
+
+
+def default_threads() -> int:
+    """The number of threads or processes that load images: one core runs the network."""
+    return max(1, min(_MAX_THREADS, usable_cores() - 1))
 
 
 class _Processes:
@@ -101,24 +108,24 @@ class _Processes:
     def load(self, items: Sequence[Positioned]) -> _Loaded:
         """As `load`; ResourceError "decoder-crashed" if the process crashed."""
         process: _Process | None = getattr(self._of_thread, "process", None)
-        loaded = None if process is None else process.load(items)
-        if loaded is not None:
-            return [self._completed(item, images) for item, images in zip(items, loaded, strict=True)]
+        found = None if process is None else process.load(items)
+        if found is not None:
+            return [self._completed(item, images) for item, images in zip(items, found, strict=True)]
         loaded = load(items, self._readers, self._policy)
         if process is None and any(image.pixels is not None for images in loaded for image in images):
             self._of_thread.process = process = _Process(self._readers, self._policy)
             self._started.append(process)
         return loaded
 
-    def _completed(self, item: Positioned, images: list[LoadedImage]) -> list[LoadedImage]:
+    def _completed(self, item: Positioned, images: list[LoadedImage] | None) -> list[LoadedImage]:
         """The results of all readers, with features from the caches, and prepared by code of the user."""
         # Only this process may be able to read it: a path in /proc, the encoding of paths, an archive that was replaced.
-        if any(image.error is not None for image in images):
+        if images is None:
             return load([item], self._readers, self._policy)[0]
         completed = []
         for reader, image in zip(self._readers, images, strict=True):
-            if image.is_cached:
-                cached = None if reader.cache is None else reader.cache.get(image.identity)
+            if image.pixels is None and reader.cache is not None:
+                cached = reader.cache.get(image.identity)
                 if cached is None:  # its file in the cache is damaged
                     return load([item], self._readers, self._policy)[0]
                 completed.append(image.known(cached))
@@ -136,7 +143,7 @@ class _Process:
         # Code of the user, and features, stay here.
         portable = [each if each.is_portable else each._replace(prepare=None) for each in readers]
         names = [None if each.cache is None else _CachedNames(each.cache) for each in readers]
-        self._task = [each._replace(cache=own) for each, own in zip(portable, names, strict=True)], policy
+        task = [each._replace(cache=own) for each, own in zip(portable, names, strict=True)], policy
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._resources = ExitStack()
@@ -147,6 +154,8 @@ class _Process:
             memory = ctypes.CDLL(None).memfd_create(b"genpr-pixels", 1)  # MFD_CLOEXEC
             os.fstat(memory)  # OSError if it was not created
             resources.callback(os.close, memory)
+            with open(memory, "wb", closefd=False) as file:
+                pickle.dump(task, file)
             self._pixels = _SharedPixels(memory)
             path = [*filter(None, sys.path), str(Path(genpr.__file__).parents[1])]
             code = _CODE.format(path=path, connection=theirs.fileno(), memory=memory)
@@ -162,8 +171,8 @@ class _Process:
             theirs.close()  # of the process, whose end closes it
             self._resources = resources.pop_all()
 
-    def load(self, items: Sequence[Positioned]) -> _Loaded | None:
-        """Load images in the process; None if it does not run yet or any more, or failed."""
+    def load(self, items: Sequence[Positioned]) -> _OfProcess | None:
+        """Load images in the process; None if it does not run yet or any more, and for images with errors."""
         process = self._process
         if process is None:
             return None
@@ -172,11 +181,9 @@ class _Process:
                 if not self._connection.poll():
                     return None
                 self._connection.recv()
-                self._connection.send(self._task)
                 self._is_ready = True
             self._connection.send(items)
-            reply: _Reply | None = self._connection.recv()
-            return None if reply is None else self._pixels.restored(reply)
+            return self._pixels.restored(self._connection.recv())
         except Exception:  # noqa: BLE001 - it ended, an item cannot be pickled, or no memory or handle is left
             self.end()
             if not self._is_ready or -process.returncode not in _CRASHES:
@@ -230,8 +237,7 @@ class _SharedPixels:
             if pixels.ctypes.data not in places:
                 places[pixels.ctypes.data] = _Place(end, pixels.dtype.str, pixels.shape)
                 end += -(-pixels.nbytes // _ALIGNMENT) * _ALIGNMENT
-        if end > os.fstat(self._memory).st_size:
-            os.ftruncate(self._memory, end)
+        os.ftruncate(self._memory, end)
         for pixels in arrays:
             self._at(places[pixels.ctypes.data])[...] = pixels
         each = iter(arrays)
@@ -240,15 +246,19 @@ class _SharedPixels:
             place = None if image.pixels is None else places[next(each).ctypes.data]
             return replace(image, pixels=None), place
 
-        return [list(map(without_pixels, images)) for images in loaded]
+        stored = [list(map(without_pixels, images)) for images in loaded]
+        is_usable = [all(image.error is None for image in images) for images in loaded]
+        return [images if usable else None for images, usable in zip(stored, is_usable, strict=True)]
 
-    def restored(self, reply: _Reply) -> _Loaded:
+    def restored(self, reply: _Reply) -> _OfProcess:
         """The images with copies of their pixels."""
-        places = {place for images in reply for _, place in images if place is not None}
+        places = {place for images in reply for _, place in images or () if place is not None}
         copies = {place: self._at(place).copy() for place in places}
-        return [
-            [replace(image, pixels=place and copies[place]) for image, place in images] for images in reply
-        ]
+        restored = _OfProcess()
+        for images in reply:
+            own = [replace(image, pixels=place and copies[place]) for image, place in images or ()]
+            restored.append(None if images is None else own)
+        return restored
 
     def _at(self, place: _Place) -> NDArray[np.uint8] | NDArray[np.float32]:
         """The array at a place."""
@@ -262,11 +272,15 @@ class _SharedPixels:
 def serve(connection: int, memory: int) -> None:
     """Load images for the thread at the other end of a connection until it is closed; both arguments are file descriptors."""
     thread, pixels = Connection(connection), _SharedPixels(memory)
+    with open(memory, "rb", closefd=False) as file:
+        file.seek(0)
+        readers, policy = pickle.load(file)
     with suppress(EOFError, OSError):  # it was closed
         thread.send(None)
-        readers, policy = thread.recv()
         while True:
-            items, reply = thread.recv(), None
-            with suppress(Exception):  # the thread tries again, and raises the error
+            items = thread.recv()
+            try:
                 reply = pixels.stored(load(items, readers, policy))
+            except Exception:  # noqa: BLE001 - the thread tries again, and raises the error
+                reply = [None] * len(items)
             thread.send(reply)

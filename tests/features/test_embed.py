@@ -14,9 +14,16 @@ from torch import nn
 
 import genpr
 from genpr.errors import BadImagesError, DataError, FeatureError, ResourceError, UsageError
+from genpr.features import embed
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
+from genpr.features.networks.network import InputRule, NetworkExtractor
+from genpr.features.options import EmbedOptions
+from genpr.features.registry import ExtractorName
+from genpr.features.resize import find_rule
+from genpr.features.source_features import Embedder, OpenedImages
+from genpr.images.item import IndexedSource
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
 
@@ -273,6 +280,58 @@ def test_built_in_networks_take_small_batches_on_a_cpu(folder, requested, taken)
     features = genpr.embed(folder, extractor, batch_size=requested)
     assert set(sizes) == {taken}, "the last batch is padded"
     assert torch.equal(features, genpr.embed(folder, extractor, batch_size=taken))
+
+
+@pytest.mark.parametrize(("groups", "sizes"), [(1, [16, 16]), (3, [8, 8, 8])])
+def test_networks_with_grouped_convolutions_take_smaller_batches_on_a_cpu(groups, sizes):
+    network = nn.Sequential(nn.Conv2d(3, 6, 3, groups=groups), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    rule, names, device = InputRule(find_rule("torch-bilinear"), 8), [ExtractorName("x")], torch.device("cpu")
+    extractor = NetworkExtractor(network, names, [6], rule=rule, weights=None, device=device)
+    taken = []
+    network.register_forward_pre_hook(lambda _, inputs: taken.extend(inputs))
+    genpr.embed(np.zeros((20, 9, 9, 3), np.uint8), extractor)
+    assert [len(batch) for batch in taken] == sizes
+    assert all(batch.is_contiguous(memory_format=torch.channels_last) for batch in taken)
+
+
+class Files(IndexedSource):
+    """Images that are never read."""
+
+    name = "files"
+
+    def __init__(self, n, is_in_files):
+        self.n, self.is_in_files = n, is_in_files
+
+    def __len__(self):
+        return self.n
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("cores", "n", "is_in_files", "device", "workers", "processes"),
+    [
+        *[
+            (16, 2000, True, "cuda", None, 15),
+            (4, 2000, True, "cuda", None, 3),
+            (99, 2000, True, "cuda", None, 32),
+        ],
+        *[
+            (3, 2000, True, "cuda", None, 0),
+            (16, 1999, True, "cuda", None, 0),
+            (16, 2000, False, "cuda", None, 0),
+        ],
+        *[(16, 2000, True, "cpu", None, 0), (16, 2000, True, "cuda", 0, 0), (2, 10, True, "cpu", 5, 5)],
+        (2, 10, False, "cpu", 5, 0),
+    ],
+)
+def test_processes_load_many_files_for_a_gpu(cores, n, is_in_files, device, workers, processes, monkeypatch):
+    seen = Mock(return_value=iter(()))
+    monkeypatch.setattr(embed, "read_ahead", lambda *args, **options: (seen(**options), (yield from ())))
+    for module in ("genpr.features.embed", "genpr.images.read_ahead"):
+        monkeypatch.setattr(f"{module}.usable_cores", lambda: cores)
+    images = OpenedImages(Files(n, is_in_files), on_disk=False)
+    Embedder(EmbedOptions(device=device, workers=workers)).embed(images, "real", [["pixels"]], None)
+    assert seen.call_args.kwargs == {"processes": processes}
 
 
 def test_autocast_of_the_caller_does_not_change_features(folder):

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -22,7 +23,7 @@ from PIL import Image
 
 import genpr
 from genpr.errors import ResourceError
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images import read_ahead
@@ -167,22 +168,27 @@ def test_processes_give_the_features_and_facts_of_threads(source, loaded_in_thre
     assert not children()
 
 
+@pytest.mark.parametrize("dims", [[3], [1, 2]], ids=["whole", "layers"])
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_features_in_the_cache_are_used_unless_they_are_damaged(
-    folder, loaded_in_threads, tmp_path, is_damaged
+    folder, loaded_in_threads, tmp_path, is_damaged, dims
 ):
     extractor = wrap_extractor(Means())
     extractor.wrapped.cache_key = "1"
     (expected,) = embedded(open_source(folder), extractor, workers=0)
     half = SubsetSource("half", open_source(folder), range(0, N, 2))
-    root, info = tmp_path / "cache", extractor_info(extractor)
-    embedded(half, extractor, workers=0, caches=[FeatureCache(root, info, "cpu")])
-    cache = FeatureCache(root, info, "cpu")
+    info = extractor_info(extractor)
+
+    def caches():
+        return [FeatureCache(tmp_path / f"{dim}", replace(info, dim=dim), "cpu") for dim in dims]
+
+    embedded(half, extractor, workers=0, caches=[JoinedCache(caches())])
+    *_, last = layers = caches()
     if is_damaged:
-        (shard,) = cache.folder.glob("*.safetensors")
+        (shard,) = last.folder.glob("*.safetensors")
         shard.write_bytes(shard.read_bytes()[:-1] + b"!")
     loaded_in_threads.clear()
-    (found,) = embedded(open_source(folder), extractor, workers=1, caches=[cache])
+    (found,) = embedded(open_source(folder), extractor, workers=1, caches=[JoinedCache(layers)])
     assert torch.equal(found.features, expected.features)
     assert found.n_cached == (0 if is_damaged else N // 2 - 1)
     assert (len(loaded_in_threads) >= N // 2) == is_damaged
