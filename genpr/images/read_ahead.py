@@ -147,6 +147,8 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._resources = ExitStack()
+        if not sys.executable or getattr(sys, "frozen", False):  # Python is part of a program of the user
+            return
         # No memory or handle is left, processes are not allowed, or libc is too old.
         with suppress(OSError, AttributeError), ExitStack() as resources:
             self._connection, theirs = map(resources.enter_context, Pipe())

@@ -315,23 +315,38 @@ def test_threads_load_images_if_processes_end_at_their_start(
     assert len(loaded_in_threads) == N
 
 
-def test_threads_load_images_where_no_process_can_start(folder, monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=OSError("not here")))
+@pytest.mark.parametrize("changed", [{}, {"executable": None}, {"frozen": True}], ids=str)
+def test_threads_load_images_where_no_process_can_start(folder, monkeypatch, changed):
+    monkeypatch.setattr(subprocess, "Popen", start := Mock(side_effect=OSError("not here")))
+    for name, value in changed.items():
+        monkeypatch.setattr(sys, name, value, raising=False)
     expected, found = (embedded(open_source(folder), MEANS, workers=workers)[0] for workers in (0, 2))
     assert_equal(expected, found)
+    assert start.called == (not changed), "it would start the program of the user"
 
 
-def test_process_does_not_run_the_script_of_the_user(folder, tmp_path):
-    script = tmp_path / "script.py"
+def test_process_does_not_run_code_of_the_user(folder, tmp_path):
+    script, started = tmp_path / "script.py", tmp_path / "started"
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(started)!r}, 'a').write('.')")
     script.write_text(
-        "import sys\n"
+        "import sys, time\n"
         "from genpr.images.loading import Reader\n"
         "from genpr.images.read_ahead import read_ahead\n"
         "from genpr.images.policy import DecodePolicy\n"
         "from genpr.images.source import open_source\n"
         "source = open_source(sys.argv[1])\n"
         "loaded = read_ahead(enumerate(source), [Reader()], DecodePolicy(), processes=1)\n"
-        "print('ran', sum(image.pixels is not None for [image] in loaded))\n"
+        "images = next(loaded)\n"
+        "time.sleep(0.5)  # a process starts\n"
+        "images += (image for [image] in loaded)\n"
+        "print('ran', sum(image.pixels is not None for image in images))\n"
     )
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, script, folder],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert started.read_text() == "."
     assert (done.returncode, done.stdout) == (0, f"ran {N - 2}\n"), done.stderr
