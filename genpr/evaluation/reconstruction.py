@@ -62,7 +62,7 @@ from genpr.metrics.paired import WINDOW, cosines, psnr, squared_error, ssim
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import MIN_UNITS, halved_means, with_interval
 from genpr.notices import Notice, notice
-from genpr.runtime import state_guard
+from genpr.runtime import reused_memory, state_guard
 from genpr.unicode_forms import normalize
 from genpr.validation import entry_point
 
@@ -267,7 +267,7 @@ def _measured(
         measures["lpips"], found.extractors["lpips"] = distance, distance.info
     columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
     previous = torch.empty(0)  # the last reconstruction of the previous batch
-    with state_guard(), torch.inference_mode():
+    with state_guard(), torch.inference_mode(), reused_memory:
         for batch in _batches(found, options):
             real, fake = (torch.stack(each).to(embedder.device) for each in zip(*batch, strict=True))
             error = squared_error(real, fake)
