@@ -4,8 +4,7 @@
 # Seen: it uses oneDNN for 16 images with one thread and for 8 images with two threads, but not for 8 images with
 # one thread. Most values differ in their last bits.
 # Why it matters: features depend on the number of threads per process, which loaders and launchers set to one, and
-# on whether the last batch has 16 images. In networks of many such convolutions, such as ResNet-50, small batches in
-# several processes of one thread are slower than expected.
+# on whether the last batch has 16 images.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
