@@ -209,6 +209,17 @@ def _set_sizes(libc: ctypes.CDLL, sizes: tuple[int, int, int]) -> bool:
     return bool(is_set and libc.mallopt(_M_TRIM_THRESHOLD, trimmed) and libc.mallopt(_M_TOP_PAD, padding))
 
 
+@cache
+def adapt_malloc() -> None:
+    """Let glibc's malloc keep freed blocks, as it does after a block of nearly 32 MiB was freed; sizes set by the user are kept.
+
+    Until then it returns them to the system, which clears them for the next use; in small searches that took most of the time.
+    """
+    import numpy as np
+
+    np.empty(32 * _MIB - 2**16, dtype=np.uint8)
+
+
 class _ReusedMemory:
     """Context in which malloc reuses freed blocks of any size; the last of overlapping contexts returns them to the system.
 

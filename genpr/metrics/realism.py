@@ -18,12 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.bounds import NO_FLOOR, bounds_of_pairs
+from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.distance import of_pairs, sq_distances, square_roots
 from genpr.neighbors.engine import ENGINE, Advance, Engine, PairProgress, Tiles, no_advance, progress_counter
 from genpr.neighbors.index import IndexedPoints, choose_projection, evenly_spaced
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import band_numbers, split_bands
 from genpr.validation import Features, check_features, check_rows, check_same_width, choose_device
 
 _FIRST_CENTERS = 256  # compared for a first lower bound
@@ -72,7 +71,7 @@ def realism_of(
     scan = _Scan(points, sq_radii, queries, kept, engine)
     best = torch.empty(len(queries.features), dtype=torch.float64, device=queries.features.device)
     with engine.search(points.features.device, advance, features=points, queries=queries) as search:
-        rows = engine.tiles(points.coordinates.width, points.features.device).rows
+        rows = scan.tiles().rows
         everything = torch.arange(len(queries.features), device=queries.features.device)
         blocks = search.broadcast(list(torch.split(everything, rows)))
         ratios = search.map_shared(lambda block: (scan.block(block),), blocks)
@@ -91,11 +90,16 @@ class _Scan:
         self._points, self._queries, self._kept = points, queries, kept
         self._sq_radii, self._engine = sq_radii, engine
 
+    def tiles(self) -> Tiles:
+        """Tiles of queries and centers."""
+        sizes = len(self._queries.features), max(len(self._kept), _FIRST_CENTERS)
+        return self._engine.tiles(self._points.coordinates.width, self._kept.device, *sizes)
+
     def block(self, rows: Tensor) -> Tensor:
         """The largest ratio of each of the queries `rows` (r,), (r,) float64."""
-        tiles = self._engine.tiles(self._points.coordinates.width, self._points.features.device)
+        tiles = self.tiles()
         best = rows.new_zeros(len(rows), dtype=torch.float64)
-        i, j = self._first(rows)
+        i, j = self._first(rows, tiles)
         upper = self._lift(best, rows, i, j)
         for more_i, more_j in self._candidates(rows, tiles, best):
             more_upper = self._lift(best, rows, more_i, more_j)
@@ -105,23 +109,21 @@ class _Scan:
         sq = of_pairs(sq_distances, self._queries.features, self._points.features, rows[i], j)
         return best.zero_().scatter_reduce_(0, i, self._ratios(j, sq), "amax")
 
-    def _first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _first(self, rows: Tensor, tiles: Tiles) -> tuple[Tensor, Tensor]:
         """Indices into `rows` and centers of some pairs that are likely to have large ratios."""
-        some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
-        left, right = self._queries.coordinates.queries(rows), self._points.coordinates.columns(some)
-        count = min(_NEAREST, len(some))
-        j = some[(left @ right.T).topk(count, dim=1).indices].flatten()
+        some = self._kept[evenly_spaced(len(self._kept), min(_FIRST_CENTERS, tiles.columns), rows.device)]
+        keys, count = self._queries.coordinates.keys_of(rows, tiles), min(_NEAREST, len(some))
+        j = some[keys(self._points.coordinates, some).topk(count, dim=1).indices].flatten()
         return torch.arange(len(rows), device=rows.device).repeat_interleave(count), j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Indices into `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
-        find, scale = self._queries.coordinates.keys_of(rows, tiles), self._points.projection.scale
-        bands = band_numbers(self._sq_radii[self._kept])
-        for (band,) in split_bands(self._kept, bands, tiles.columns):
-            lowest = (_sq_reach(self._sq_radii[band[0]], best) * (-0.5 * scale**2)).clamp_(min=NO_FLOOR)
-            i, at, keys, doubts = find(lowest[None], self._points.coordinates, [band])
-            j = band[at]
-            near = self._points.coordinates.sq_lower(keys + doubts) <= _sq_reach(self._sq_radii[j], best[i])
+        keys, coordinates = self._queries.coordinates.keys_of(rows, tiles), self._points.coordinates
+        for some in torch.split(self._kept, tiles.columns):  # of similar radii
+            lowest = coordinates.lowest(_sq_reach(self._sq_radii[some[0]], best))
+            i, at, found = tiles.at_least(keys(coordinates, some), lowest)
+            j = some[at]
+            near = coordinates.sq_lower(found) <= _sq_reach(self._sq_radii[j], best[i])
             yield i[near], j[near]
 
     def _lift(self, best: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -65,22 +65,29 @@ NO_FLOOR = -(2.0**124)
 class Representation:
     """Coordinates of some rows with their slack and residual norms."""
 
-    coordinates: Tensor  # q, (n, w) float32; zero for rows that float32 cannot hold
+    coordinates: Tensor  # q, (n, w) float32 or float16; zero for rows that it cannot hold
     slack: Tensor  # (n,) float64, infinite for those rows
     residual: Tensor  # r, rounded upwards, (n,) float64
+    half_floors: Tensor  # (n,) float32
 
 
 def represent(
-    features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tolerance: float = 0.0
+    features: Tensor,
+    center: Tensor,
+    scale: float,
+    basis: Tensor | None,
+    tolerance: float = 0.0,
+    out: Tensor | None = None,
 ) -> Representation:
-    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all."""
+    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all, in `out` (n, w) if given."""
     if basis is None:
-        moved = torch.sub(features, center).mul_(scale)
+        moved = torch.sub(features, center, out=out).mul_(scale)
         sq_norms = sq_norms_of(moved)
         error = sq_norms.sqrt() * (1.001 * _U)
         residual = torch.zeros_like(sq_norms)
     else:
         moved, error, residual = _project(features, center, scale, basis, tolerance)
+        moved = moved if out is None else out.copy_(moved)
         sq_norms = sq_norms_of(moved)
     width = moved.shape[1]
     slack = sq_norms * (slack_factor(width + 8) + _T)
@@ -89,10 +96,17 @@ def represent(
     differs = (features[at_center] != center).any(dim=1)
     slack[at_center], residual[at_center] = slack[at_center] * differs, residual[at_center] * differs
     too_far = ~(sq_norms <= _MAX_NORM**2) | ~slack.isfinite()
-    moved[too_far] = 0
-    slack[too_far] = torch.inf
-    residual[too_far] = 0
-    return Representation(moved, slack, residual)
+    if too_far.any():
+        moved[too_far] = 0
+        slack[too_far] = torch.inf
+        residual[too_far] = 0
+        sq_norms[too_far] = 0
+    return Representation(moved, slack, residual, _half_floors(sq_norms, slack))
+
+
+def _half_floors(sq_norms: Tensor, slack: Tensor) -> Tensor:
+    """Half of |q|^2 - slack."""
+    return (sq_norms - slack).clamp_(min=NO_FLOOR).div_(2).float()
 
 
 _HALF_U = 2.0**-22
@@ -101,8 +115,10 @@ _MAX_HALF = 2.0**14  # float16 ends at 65504
 _MAX_HALF_NORM = 2.0**24  # squares stay far from where float32 ends
 
 
-def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of (n, d) `features` in float16, slack, and N as below: (n, d), (n,) and (n,). Does not wait for the GPU.
+def represent_half(
+    features: Tensor, center: Tensor, scale: float, out: Tensor | None = None
+) -> Representation:
+    """Rows of (n, d) `features` in float16, in `out` if given. Does not wait for the GPU.
 
     Products of float16 are exact in float32, and summed there.
     X as above, a = float16(X), e >= |X - a| is measured, n = |a|, N = |X|^2. Tensor cores add b > 1 products to a sum at once,
@@ -113,7 +129,7 @@ def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tens
         slack = e^2/t + t n^2 + e^2 + gamma n^2 + 16 u (n^2 + N) + tiny,     t = 2^-12, u = 2^-24,
 
     and key = P - floor/2 - floor'/2 with floor = N - slack has -2 key <= D <= -2 key + 2 (slack + slack'). The terms with
-    16 u cover N itself, floors in float32, and their subtraction in float32; the factor 1 + 2^-16 covers the slack in them.
+    16 u cover N itself, floors in float32, and their subtractions in float32; the factor 1 + 2^-16 covers the slack in them.
     """
     moved = torch.sub(features, center).mul_(scale)
     whole = sq_norms_of(moved)
@@ -126,7 +142,9 @@ def represent_half(features: Tensor, center: Tensor, scale: float) -> tuple[Tens
     slack = error.square() * (1 / _HALF_T + 1) + (_HALF_T + slack_factor(d + 8, _HALF_U) / 2) * sq_norms
     slack = (slack + 16 * _U * (sq_norms + whole)) * (1 + 2.0**-16) + d * 2.0**-120
     too_far |= slack.isnan()  # zero times an infinite gamma
-    return rounded, slack.masked_fill_(too_far, torch.inf), whole
+    slack.masked_fill_(too_far, torch.inf)
+    rounded = rounded if out is None else out.copy_(rounded)
+    return Representation(rounded, slack, torch.zeros_like(slack), _half_floors(whole, slack))
 
 
 def _project(
@@ -156,7 +174,8 @@ def basis_tolerance(basis: Tensor) -> float:
 
 def sq_norms_of(rows: Tensor) -> Tensor:
     """(b,) float64 of a block of rows (b, w)."""
-    return rows.double().square_().sum(dim=1)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms.square_()
 
 
 def slack_factor(m: int, unit_roundoff: float = _U) -> float:

@@ -4,29 +4,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import overload
 
 import torch
 from torch import Tensor
 
+from genpr.memory import fits
 from genpr.neighbors.bounds import (
     NO_FLOOR,
     basis_tolerance,
     bounds_of_pairs,
     represent,
-    slack_factor,
-    sq_norms_of,
+    represent_half,
 )
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import ENGINE, Tiles, profile_of
+from genpr.neighbors.engine import ENGINE, Tiles, in_steps, profile_of
 
-FindKeys = Callable[[Tensor, "Coordinates", Sequence[Tensor]], tuple[Tensor, Tensor, Tensor, Tensor]]
-"""Finds every pair of a block with a key of at least `lowest`, (b, r) float64 for b bands of the columns of other coordinates.
+Index = Tensor | slice
+"""Some rows: their indices (p,), or consecutive rows from a start to a stop, which are read without a copy."""
 
-Returns positions in the block and in all bands, keys, and their doubts.
-"""
+
+@overload
+def part_of(rows: Index, at: Tensor) -> Tensor: ...
+@overload
+def part_of(rows: Index, at: slice) -> Index: ...
+def part_of(rows: Index, at: Index) -> Index:
+    """The `rows` at positions."""
+    if isinstance(rows, Tensor):
+        return rows[at]
+    return at + rows.start if isinstance(at, Tensor) else slice(rows.start + at.start, rows.start + at.stop)
+
+
+def count_of(rows: Index) -> int:
+    """Number of `rows`."""
+    return len(rows) if isinstance(rows, Tensor) else rows.stop - rows.start
+
+
+Keys = Callable[["Coordinates", Index], Tensor]
+"""The keys of a block of rows with columns of other coordinates, (r, c) float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +58,22 @@ class Coordinates(ABC):
     slack: Tensor  # (n,) float64, infinite for rows that q cannot represent; these are zero
     residual: Tensor | None  # (n,) float64, at least the norm of the part outside of q; None if there is none
 
-    joins_bands: ClassVar[bool]  # whether a tile may have columns of several bands of similar reach
+    @abstractmethod
+    def at(self, rows: Index) -> Tensor:
+        """Q of `rows`: (p, w), in any type."""
 
     @abstractmethod
-    def at(self, rows: Tensor) -> Tensor:
-        """Q of `rows` (p,): (p, w), in any type."""
-
-    def queries(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32 for `rows` (p,): its inner products with `columns` are keys."""
-        floors = self.half_floors[rows, None]
-        return torch.cat([self.at(rows).float(), -floors, torch.ones_like(floors)], dim=1)
-
-    def columns(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32. See `queries`."""
-        out = self.queries(rows)
-        out[:, -1], out[:, -2] = out[:, -2].clone(), 1
-        return out
+    def keys_of(self, block: Index, tiles: Tiles) -> Keys:
+        """A function that computes the keys of the rows of `block`."""
 
     @property
     def values(self) -> Tensor:
         """All q, (n, w)."""
-        return self.at(torch.arange(len(self.slack), device=self.slack.device))
+        return self.at(slice(0, len(self.slack)))
+
+    def lowest(self, sq_reach: Tensor) -> Tensor:
+        """The least keys of pairs within a reach in the unit of the features, float64."""
+        return (sq_reach * (-0.5 * self.scale**2)).clamp_(min=NO_FLOOR)
 
     def sq_lower(self, keys: Tensor) -> Tensor:
         """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
@@ -74,104 +86,145 @@ class Coordinates(ABC):
             gap = gap + 4 * self.residual[rows] * others.residual[columns]
         return gap / self.scale**2
 
-    @abstractmethod
-    def keys_of(self, block: Tensor, tiles: Tiles) -> FindKeys:
-        """A function that finds the large keys of the rows of `block`."""
-
-    @abstractmethod
     def nearest(
-        self, block: Tensor, others: Coordinates, columns: Tensor, count: int, tiles: Tiles
+        self, keys: Tensor, block: Index, others: Coordinates, columns: Index, count: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Some `count` of `columns` (c,) of `others` near each row of `block`: (r, count), and bounds on squared distances."""
+        """The `count` of `columns` of `others` with the largest `keys` (r, c) for each row of `block`, and both bounds: (r, count).
+
+        A row that coordinates cannot represent is near to all others by its keys, and tells nothing.
+        """
+        unknown = others.slack[columns].isinf().nonzero()[:, 0]
+        if len(unknown):
+            keys = keys.index_fill(1, unknown, -torch.inf)
+        values, at = keys.topk(count, dim=1)
+        near, rows = part_of(columns, at), part_of(block, torch.arange(len(keys), device=keys.device))
+        if self.residual is not None:
+            i = rows.repeat_interleave(count)
+            bounds = bounds_of_pairs(self.features, others.features, i, near.flatten())
+            sq_lower, sq_upper = (bound.view(near.shape) for bound in bounds)
+        else:
+            sq_lower = self.sq_lower(values)
+            sq_upper = sq_lower + self.sq_gap(rows[:, None], others, near)
+        return near, sq_lower, sq_upper.masked_fill_(values == -torch.inf, torch.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectedCoordinates(Coordinates):
-    """Coordinates in a few directions, or all of them, in float32."""
+    """Coordinates in a few directions, and the length of the rest, in float32."""
 
-    # q, -half_floors and 1, (n, w + 2) float32; None without directions: recomputing q costs no more than reading it
-    augmented: Tensor | None
-
-    joins_bands = False  # the threshold of a row is part of it
+    augmented: Tensor  # q, 1 and -half_floors, (n, w + 2) float32
 
     @classmethod
     def from_features(
-        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None
+        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor
     ) -> ProjectedCoordinates:
-        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all coordinates."""
-        (n, width), device, augmented, tolerance = features.shape, features.device, None, 0.0
-        if basis is not None:
-            width = basis.shape[1] + 1
-            augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device)
-            tolerance = basis_tolerance(basis)
+        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`."""
+        n, device, width, tolerance = (
+            len(features),
+            features.device,
+            basis.shape[1] + 1,
+            basis_tolerance(basis),
+        )
+        augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device)
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
 
         def put(block: slice) -> None:
-            some = represent(features[block], center, scale, basis, tolerance)
+            some = represent(features[block], center, scale, basis, tolerance, augmented[block, :-2])
             slack[block], residual[block] = some.slack, some.residual
-            floors = sq_norms_of(some.coordinates) - some.slack
-            half_floors[block] = floors.clamp_(min=NO_FLOOR).div_(2).float()
-            if augmented is not None:
-                augmented[block, :-2] = some.coordinates
+            half_floors[block] = some.half_floors
 
         with ENGINE.search(device) as search:
             deque(search.map(put, blocks_of(features)), maxlen=0)
-        if augmented is not None:
-            augmented[:, -2], augmented[:, -1] = -half_floors, 1
+        augmented[:, -2], augmented[:, -1] = 1, -half_floors
         return cls(features, center, scale, width, half_floors, slack, residual, augmented)
 
-    def at(self, rows: Tensor) -> Tensor:
-        """Q of `rows` (p,): (p, w) float32."""
-        return self.queries(rows)[:, :-2]
+    def at(self, rows: Index) -> Tensor:
+        """Q of `rows`: (p, w) float32."""
+        return self.columns(rows)[:, :-2]
 
-    def queries(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32 for `rows` (p,): its inner products with `columns` are keys."""
-        if self.augmented is not None:
-            return self.augmented[rows]
-        out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
+    def columns(self, rows: Index) -> Tensor:
+        """(p, w + 2) float32 for `rows`: inner products with `queries` are keys."""
+        return self.augmented[rows] if isinstance(rows, slice) else self.augmented.index_select(0, rows)
+
+    def queries(self, rows: Index) -> Tensor:
+        """(p, w + 2) float32 for `rows`. See `columns`."""
+        columns = self.columns(rows)
+        return torch.cat([columns[:, :-2], columns[:, -2:].flip(1)], dim=1)
+
+    def keys_of(self, block: Index, tiles: Tiles) -> Keys:
+        """Computes keys as products of `queries` with `columns`."""
+        left = self.queries(block)
+
+        def keys(others: Coordinates, columns: Index) -> Tensor:
+            assert isinstance(others, ProjectedCoordinates)
+            return tiles.products(left, others.columns(columns))
+
+        return keys
+
+
+_KEPT = 2**23  # elements that a CPU keeps; with more, recomputing costs no more than reading them
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedCoordinates(Coordinates):
+    """All coordinates, rounded. See `bounds.represent_half`, or `bounds` for float32."""
+
+    rounded_rows: (
+        Tensor  # (n, d) float16 or float32; (0, d) if they are not kept but recomputed for each tile
+    )
+
+    @classmethod
+    def from_features(
+        cls, features: Tensor, center: Tensor, scale: float, dtype: torch.dtype
+    ) -> RoundedCoordinates:
+        """Of (n, d) `features`, rounded to `dtype`."""
+        (n, d), device = features.shape, features.device
+        kept = n * d <= _KEPT if device.type == "cpu" else fits(n * d * dtype.itemsize, device)
+        rounded_rows = torch.empty(n if kept else 0, d, dtype=dtype, device=device)
+        slack = torch.empty(n, dtype=torch.float64, device=device)
+        half_floors = torch.empty(n, dtype=torch.float32, device=device)
+
+        def put(block: slice) -> None:
+            some, out = features[block], rounded_rows[block] if kept else None
+            if dtype == torch.float16:
+                found = represent_half(some, center, scale, out)
+            else:
+                found = represent(some, center, scale, None, out=out)
+            slack[block], half_floors[block] = found.slack, found.half_floors
+
+        deque(in_steps(put, n, profile_of(device).elements // d, device), maxlen=0)
+        return cls(features, center, scale, d, half_floors, slack, None, rounded_rows)
+
+    def at(self, rows: Index) -> Tensor:
+        """Rounded `rows`: (p, d)."""
+        if len(self.rounded_rows):
+            if isinstance(rows, slice):
+                return self.rounded_rows[rows]
+            return self.rounded_rows.index_select(0, rows)
+        (_, d), device, count = self.features.shape, self.features.device, count_of(rows)
+        out = torch.empty(count, d, dtype=torch.float32, device=device)
         shift = self.center * -self.scale
-        count = max(1, min(len(rows), profile_of(out.device).recomputed // self.width))
-        reused = self.features.new_empty(count, self.width)  # fresh memory costs more than the arithmetic
-        for start in range(0, len(rows), count):
-            block = rows[start : start + count]
-            torch.index_select(self.features, 0, block, out=reused[: len(block)])
+        step = max(1, min(count, profile_of(device).recomputed // d))
+        reused = self.features.new_empty(step, d)  # fresh memory costs more than the arithmetic
+        for start in range(0, count, step):
+            part = slice(start, min(start + step, count))
+            some = part_of(rows, part)
+            if isinstance(some, slice):
+                moved = self.features[some]
+            else:
+                moved = torch.index_select(self.features, 0, some, out=reused[: len(some)])
             # The same as (x - center) * scale, since a power of two commutes with rounding, in one pass.
-            torch.add(shift, reused[: len(block)], alpha=self.scale, out=out[start : start + count, :-2])
+            torch.add(shift, moved, alpha=self.scale, out=out[part])
         too_far = self.slack[rows].isinf()
-        if too_far.any():
-            out[:, :-2][too_far] = 0
-        out[:, -2], out[:, -1] = -self.half_floors[rows], 1
-        return out
+        return out.masked_fill_(too_far[:, None], 0).to(self.rounded_rows.dtype)
 
-    def keys_of(self, block: Tensor, tiles: Tiles) -> FindKeys:
-        """Finds keys above a threshold, which is a column of the product, so that only signs have to be found.
+    def keys_of(self, block: Index, tiles: Tiles) -> Keys:
+        """Computes keys as products of rounded rows, less the floors."""
+        rows, floors = self.at(block), self.half_floors[block][:, None]
 
-        The threshold is a term of the product of w + 2 terms and adds to its error: a doubt relative to its size.
-        """
-        left, doubt = self.queries(block), min(slack_factor(self.width + 8), 1.0)
-        floors = left[:, -2].double()
+        def keys(others: Coordinates, columns: Index) -> Tensor:
+            products = tiles.products(rows, others.at(columns))
+            return products.sub_(others.half_floors[columns]).sub_(floors)
 
-        def find(
-            lowest: Tensor, others: Coordinates, bands: Sequence[Tensor]
-        ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            (band,) = bands
-            lifted = floors - lowest[0] * (1 + doubt)
-            rounded = lifted.float()
-            up = rounded.nextafter(torch.full_like(rounded, torch.inf))
-            left[:, -2] = rounded.where(rounded >= lifted, up)  # instead of the floors
-            lifted = left[:, -2].double() - floors
-            i, j, products = tiles.non_negative(left, others.columns(band))
-            return i, j, products.double() - lifted[i], doubt * lifted[i].abs()
-
-        return find
-
-    def nearest(
-        self, block: Tensor, others: Coordinates, columns: Tensor, count: int, tiles: Tiles
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Those with the largest keys, and bounds by the features."""
-        keys = self.queries(block) @ others.columns(columns).T
-        near = columns[keys.topk(count, dim=1).indices]
-        i = block.repeat_interleave(count)
-        sq_lower, sq_upper = bounds_of_pairs(self.features, others.features, i, near.flatten())
-        return near, sq_lower.view(near.shape), sq_upper.view(near.shape)
+        return keys

@@ -16,9 +16,18 @@ from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_pairs
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, PerThread, Search, no_advance, profile_of
+from genpr.neighbors.engine import (
+    ENGINE,
+    Advance,
+    Engine,
+    PerThread,
+    Search,
+    no_advance,
+    plain_arithmetic,
+    profile_of,
+)
 from genpr.neighbors.index import IndexedPoints, choose_projection, is_suitable
-from genpr.neighbors.nearest import DirectedPairs, NeighborLists, closest_pairs, first_reach
+from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_pairs
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
@@ -93,8 +102,9 @@ class Neighborhood:
 
         It is chosen for the largest k of the `balls`; a choice for longer lists costs more than it saves.
         """
-        projection = choose_projection(features, max(balls).k if balls else _DEFAULT_K)
-        return cls.from_points(projection.place(features), balls, ties=ties, keep=keep, advance=advance)
+        with plain_arithmetic(features.device):
+            projection = choose_projection(features, max(balls).k if balls else _DEFAULT_K)
+            return cls.from_points(projection.place(features), balls, ties=ties, keep=keep, advance=advance)
 
     @classmethod
     def from_points(
@@ -118,8 +128,8 @@ class Neighborhood:
         most = max(keep, *ks)
         inputs = {"features": points, "balls": balls, "ties": ties, "keep": keep}
         with engine.search(points.features.device, advance, **inputs) as search:
-            sq_reach, copies = first_reach(points, most, search)
-            near = DirectedPairs.from_pairs(closest_pairs(points, most, sq_reach, search), sq_reach)
+            pairs, copies = near_pairs(points, most, search)
+            near = DirectedPairs.grouped(pairs, len(features))
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
@@ -155,11 +165,14 @@ class Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.projection.place(fake.to(self.points.features.device))
-        # Collapsed fakes far from the reals need a finer projection for their own balls.
-        if not balls or is_suitable(points, max(balls).k):
-            return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
-        own = Neighborhood.from_features(points.features, balls, ties=self.ties, keep=keep, advance=advance)
+        with plain_arithmetic(self.points.features.device):
+            points = self.points.projection.place(fake.to(self.points.features.device))
+            # Collapsed fakes far from the reals need a finer projection for their own balls.
+            if not balls or is_suitable(points, max(balls).k):
+                return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
+            own = Neighborhood.from_features(
+                points.features, balls, ties=self.ties, keep=keep, advance=advance
+            )
         return replace(own, points=points)
 
     def count(

@@ -15,21 +15,26 @@ from torch import Tensor
 from genpr.neighbors.engine import in_steps, profile_of
 
 
-def sq_distances(x: Tensor, y: Tensor) -> Tensor:
+def sq_distances(x: Tensor, y: Tensor, memory: Tensor | None = None) -> Tensor:
     """Squared distances (p,) float64 between row i of `x` and of `y`, (p, d) float32: the definition.
 
     The d squares are added by pairwise halving over d padded with zeros to a power of two: element i and
     element i + half, until one is left. Squares and sums are separate elementwise operations, so that no
-    device fuses them into a differently rounded one, and no library chooses an order.
+    device fuses them into a differently rounded one, and no library chooses an order. `memory`, at least (p, d) float64, is
+    overwritten.
     """
-    terms = x.double().sub_(y)
+    terms = _as_float64(x, memory).sub_(y)
     terms.mul_(terms)
     return _summed(terms)
 
 
-def products(x: Tensor, y: Tensor) -> Tensor:
+def products(x: Tensor, y: Tensor, memory: Tensor | None = None) -> Tensor:
     """Inner products (p,) float64 of row i of `x` and of `y`, (p, d) float32, summed in the same order."""
-    return _summed(x.double().mul_(y))
+    return _summed(_as_float64(x, memory).mul_(y))
+
+
+def _as_float64(x: Tensor, memory: Tensor | None) -> Tensor:
+    return x.double() if memory is None else memory[: len(x)].copy_(x)
 
 
 def _summed(terms: Tensor) -> Tensor:
@@ -50,7 +55,7 @@ def square_roots(values: Tensor) -> Tensor:
 def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Squared distances between rows `i` of `x` and `j` of `y`, (p,) float32 throughout, summed in any order."""
     if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
-        return of_pairs(lambda left, right: left.float().sub_(right).square_().sum(dim=1), x, y, i, j)
+        return of_pairs(lambda left, right, _: left.float().sub_(right).square_().sum(dim=1), x, y, i, j)
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
@@ -61,7 +66,7 @@ def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return out
 
 
-def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Tensor] | None = None) -> Tensor:
     """Squared distances between rows `i` of `x` and rows `j` of `y`, computed in float32: (p,) float64.
 
     Equal for equal vectors, in either order. Distances beyond the range of float32 are computed in float64.
@@ -69,23 +74,42 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     if x.device.type == "cpu":
         sq = sq_differences_at(x, y, i, j)
     else:  # the order of a reduction depends on the number of rows there
-        sq = of_pairs(lambda left, right: _summed(left.float().sub_(right).square_()), x, y, i, j)
+        sq = of_pairs(lambda left, right, _: _summed(left.float().sub_(right).square_()), x, y, i, j)
     sq = sq.double()
     beyond = (~sq.isfinite()).nonzero()[:, 0]
     if len(beyond):
-        sq[beyond] = of_pairs(sq_distances, x, y, i[beyond], j[beyond])
+        sq[beyond] = of_pairs(sq_distances, x, y, i[beyond], j[beyond], held)
     return sq
 
 
 def of_pairs(
-    function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor
+    function: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    x: Tensor,
+    y: Tensor,
+    i: Tensor,
+    j: Tensor,
+    held: list[Tensor] | None = None,
 ) -> Tensor:
-    """`function` of rows `i` of `x` and rows `j` of `y`, such as `sq_distances`, (p,), in bounded memory."""
+    """`function` of rows `i` of `x` and rows `j` of `y`, such as `sq_distances`, (p,), in bounded memory.
+
+    On a CPU, memory for rows and float64 terms is reused, by later calls too if they get the same `held`; fresh memory costs several
+    times as much as a distance.
+    """
+    device, (_, d) = x.device, x.shape
+    held = [] if held is None else held
 
     def of(some: slice) -> Tensor:
-        return function(x[i[some]], y[j[some]])
+        rows, others = i[some], j[some]
+        if device.type != "cpu":
+            return function(x[rows], y[others], None)
+        if not held or len(held[0]) < len(rows):
+            held[:] = (each.new_empty(len(rows), d) for each in (x, y, x.new_empty(0, dtype=torch.float64)))
+        left, right, memory = held
+        torch.index_select(x, 0, rows, out=left[: len(rows)])
+        torch.index_select(y, 0, others, out=right[: len(rows)])
+        return function(left[: len(rows)], right[: len(rows)], memory)
 
-    return torch.cat(list(in_steps(of, len(i), profile_of(x.device).elements // x.shape[1], x.device)))
+    return torch.cat(list(in_steps(of, len(i), profile_of(device).elements // d, device)))
 
 
 def blocks_of(features: Tensor, n: int | None = None) -> Iterator[slice]:

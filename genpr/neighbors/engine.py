@@ -11,23 +11,28 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
 from genpr.memory import tile_budget
 from genpr.notices import emit_notice
-from genpr.runtime import is_out_of_memory, state_guard, torch_threads
+from genpr.runtime import adapt_malloc, is_out_of_memory, plain_state, torch_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
+
+_ALWAYS_HELD = 2**22  # bytes of a tile; reading free memory costs more than smaller tiles
+_SHARED = 2**31  # terms of products from which on threads divide the rows
 
 
 PairProgress = Callable[[int, int], None]
@@ -67,12 +72,20 @@ class DeviceProfile:
     min_held: int
     held_per_row: int
     max_held: int
-    verified: int  # pairs per batch of the definition
+    verified: int  # elements of pairs per batch of the definition
     elements: int  # elements of rows that are gathered or processed at once
     recomputed: int  # elements of coordinates that are recomputed at once
     has_directions: bool  # whether few directions and clusters may be cheaper than all coordinates
     # pairs per row from which on float32 differences of pairs, which a GPU computes as slowly as the definition, shrink reaches
     differences_from: int
+    # nanoseconds, of which only ratios matter: of a pair in a matrix product, per term; besides, in a tile, and in held keys;
+    # of a row in a sweep; and of any sweep
+    first_columns: int  # compared with a row for its first reach in a sweep
+    per_term: float
+    per_pair: float
+    per_key: float
+    per_row: float
+    per_sweep: float
 
 
 # Gathered rows should stay in the cache of a CPU core: 256 pairs of 2048 features took 5.6 us a pair, 4096
@@ -88,13 +101,20 @@ CPU = DeviceProfile(
     min_held=2**16,
     held_per_row=16,
     max_held=2**22,
-    verified=4096,
-    elements=2**19,
+    verified=2**22,
+    elements=2**18,
     recomputed=2**17,
     has_directions=True,
     differences_from=0,
+    first_columns=640,
+    per_term=0.0125,
+    per_pair=0.9,
+    per_key=2.5,
+    per_row=1e4,
+    per_sweep=3e6,
 )
-# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per batch of pairs.
+# A GPU needs enough work per kernel launch and few synchronizations: one per tile and a few per batch of pairs. Costs are those of an
+# H200 by its data sheet.
 CUDA = DeviceProfile(
     narrow_tile=(8192, 16384),
     wide_tile=(8192, 16384),
@@ -106,11 +126,17 @@ CUDA = DeviceProfile(
     min_held=2**20,
     held_per_row=64,
     max_held=2**22,
-    verified=2**18,
+    verified=2**29,
     elements=2**25,
     recomputed=2**25,
     has_directions=False,
     differences_from=64,
+    first_columns=4096,
+    per_term=3.3e-6,
+    per_pair=0.005,
+    per_key=0.02,
+    per_row=0,
+    per_sweep=2e6,
 )
 
 
@@ -147,50 +173,92 @@ def free_for_less(device: torch.device) -> None:
     emit_notice("oom-smaller-tiles", device=device)
 
 
+_is_plain: ContextVar[bool] = ContextVar("_is_plain", default=False)
+
+
 @contextmanager
 def plain_arithmetic(device: torch.device) -> Iterator[None]:
-    """Compute float32 products as IEEE 754 defines them, which all bounds assume.
+    """Compute float32 products as IEEE 754 defines them, which all bounds assume; a block within another costs nothing.
 
     The process may have enabled TF32, bfloat16 products on CPUs ("medium" precision), or autocast.
     """
-    with state_guard(), torch.no_grad(), torch.autocast(device.type, enabled=False):
+    if _is_plain.get():
         yield
+        return
+    adapt_malloc()
+    token = _is_plain.set(True)
+    try:
+        with plain_state(), torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        _is_plain.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Products of the rows of two blocks, in tiles of bounded memory."""
+    """Keys of a block of rows with some columns, in bounded memory, which the next keys overwrite."""
 
     rows: int  # maximum rows per tile
     columns: int  # maximum columns per tile
-    # Memory for one tile, reused: on a CPU fresh memory costs more than the product. None on a GPU.
+    # Memory for keys, and for two masks of them, reused: on a CPU fresh memory costs more than the product. None on a GPU.
     memory: Tensor | None
+    masks: NDArray[np.bool_] | None = None
 
-    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Row of `left` (r, w), row of `right` (c, w) and product of every pair whose product is not negative.
-
-        On a CPU, NumPy finds few values among many several times faster than torch.
-        """
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
+        """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32."""
+        if left.dtype == torch.float16:
+            return products_in_float32(left, right)
         if self.memory is None:
-            values = left @ right.T
-            i, j = (values >= 0).nonzero().unbind(dim=1)
-            return i, j, values[i, j]
-        columns = len(right)
-        if len(left) * columns > len(self.memory):  # this thread got less memory than the first
+            return left @ right.T
+        if len(left) * len(right) > len(self.memory):  # this thread got less memory than the first
             raise MemoryError
-        products = self.memory[: len(left) * columns]
-        torch.mm(left, right.T, out=products.view(len(left), columns))
-        at = torch.from_numpy(np.flatnonzero(products.numpy() >= 0))
-        return at // columns, at % columns, products[at]
+        out = self.memory[: len(left) * len(right)].view(len(left), len(right))
+        return torch.mm(left, right.T, out=out)
+
+    def at_least(
+        self, keys: Tensor, of_rows: Tensor, of_columns: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, column and key of all `keys` (r, c) that reach the threshold of their row (r,) or of their column (c,), float64.
+
+        A float32 key that reaches a threshold also reaches the rounded one. On a CPU, NumPy finds few values among many several
+        times faster than torch.
+        """
+        by_row, by_column = of_rows.float()[:, None], None if of_columns is None else of_columns.float()
+        if self.masks is None:
+            is_above = keys >= by_row
+            i, j = (is_above if by_column is None else is_above | (keys >= by_column)).nonzero().unbind(dim=1)
+            return i, j, keys[i, j]
+        columns, size = keys.shape[1], keys.numel()
+        mask, other = (each[:size].reshape(keys.shape) for each in self.masks)
+        np.greater_equal(keys.numpy(), by_row.numpy(), out=mask)
+        if by_column is not None:
+            np.greater_equal(keys.numpy(), by_column.numpy(), out=other)
+            np.logical_or(mask, other, out=mask)
+        at = torch.from_numpy(np.flatnonzero(mask))
+        return at // columns, at % columns, keys.flatten()[at]
+
+
+def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products (r, c) float32 of rows (r, d) and (c, d), both float16 or both float32."""
+    if left.dtype == torch.float32:
+        return left @ right.T
+    if left.device.type == "cpu":
+        return left.float() @ right.float().T
+    return torch.mm(left, right.T, out_dtype=torch.float32)  # since torch 2.8
+
+
+Plan = Literal["all pairs", "sweep"]
+"""How a search finds the pairs within reach: it holds the keys of each row with all columns, or it tests each pair once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Sizes of tiles, which never change a result, and the processes that share the work: all ranks of `all_ranks`."""
+    """Sizes of tiles and plan, which never change a result, and the processes that share the work: all ranks of `all_ranks`."""
 
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = current_communicator  # called when a search begins
+    plan: Plan | None = None  # None: whichever costs less
 
     @contextmanager
     def search(
@@ -201,32 +269,33 @@ class Engine:
         if inputs and communicator.size > 1:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
-        count, pool = torch.get_num_threads() if device.type == "cpu" else 1, None
+        count = torch.get_num_threads() if device.type == "cpu" else 1
         with plain_arithmetic(device), ExitStack() as stack:
-            if count > 1:
-                stack.enter_context(torch_threads(1))
-                pool = ThreadPoolExecutor(
-                    count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
-                )
-                stack.callback(pool.shutdown, cancel_futures=True)
-            yield Search(self, advance, device, communicator, count, pool)
+            yield Search(self, advance, device, communicator, count, stack)
 
-    def tiles(self, width: int, device: torch.device) -> Tiles:
-        """Tiles for products of `width` terms on `device`."""
+    def tiles(
+        self, width: int, device: torch.device, rows: int, columns: int, *, whole: bool = False
+    ) -> Tiles:
+        """Tiles for products of `width` terms of at most `rows` and `columns` on `device`; of `whole` rows, all columns."""
         profile = profile_of(device)
-        rows, columns = profile.narrow_tile if width <= 512 else profile.wide_tile
-        while rows * columns * profile.pair_bytes > tile_budget(device) and rows > 1:
-            rows, columns = rows // 2, columns // 2
-        rows, columns = self.tile_rows or rows, self.tile_columns or columns
+        most_rows, most_columns = profile.narrow_tile if width <= 512 else profile.wide_tile
+        most_rows, most_columns = self.tile_rows or most_rows, self.tile_columns or most_columns
+        if whole:
+            most_rows, most_columns = max(1, most_rows * most_columns // max(1, columns)), columns
+        rows, columns = max(1, min(rows, most_rows)), max(1, min(columns, most_columns))
+        if rows * columns * profile.pair_bytes > _ALWAYS_HELD:
+            budget = tile_budget(device)
+            while rows * columns * profile.pair_bytes > budget and rows > 1:
+                rows, columns = rows // 2, columns if whole else max(columns // 2, 1)
         while device.type == "cpu":
             try:
                 memory = torch.empty(rows * columns, dtype=torch.float32, device=device)
-                return Tiles(rows, columns, memory)
+                return Tiles(rows, columns, memory, np.empty((2, rows * columns), dtype=np.bool_))
             except Exception as error:
-                if rows * columns == 1 or not is_out_of_memory(error):
+                if rows * (1 if whole else columns) == 1 or not is_out_of_memory(error):
                     raise
             free_for_less(device)
-            rows, columns = max(rows // 2, 1), max(columns // 2, 1)
+            rows, columns = max(rows // 2, 1), columns if whole else max(columns // 2, 1)
         return Tiles(rows, columns, None)
 
 
@@ -234,13 +303,13 @@ ENGINE = Engine()
 """The engine of all searches but those of tests."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Search:
     """A search in progress: the threads and processes that share its work, and whom it reports to.
 
-    There are as many threads as torch uses; on a GPU, work runs in the calling thread. Threads of one torch operation wait
-    for each other at the end of every loop. With many small operations, and another process on one of the cores, this
-    took twenty times as long as one operation per thread.
+    There are as many threads as torch uses; on a GPU, and where there is a single item, work runs in the calling thread. Threads of
+    one torch operation wait for each other at the end of every loop. With many small operations, and another process on one of the
+    cores, this took twenty times as long as one operation per thread.
     """
 
     engine: Engine
@@ -248,21 +317,33 @@ class Search:
     device: torch.device
     communicator: Communicator
     count: int  # of threads that work
-    pool: ThreadPoolExecutor | None  # None for the calling thread
+    _stack: ExitStack  # what ends with the search
+    _pool: ThreadPoolExecutor | None = None  # created for the first work of several items
 
     def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in the order of `items`, of which a bounded number is in progress at any time."""
-        if self.pool is None:
+        items = list(items)
+        if self.count == 1 or len(items) < 2:
             yield from map(work, items)
             return
+        if self._pool is None:
+            self._stack.enter_context(torch_threads(1))
+            self._pool = ThreadPoolExecutor(
+                self.count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
+            )
+            self._stack.callback(self._pool.shutdown, cancel_futures=True)
         plainly = torch.no_grad()(work)  # the mode is set per thread; autocast is off in new threads
         waiting: deque[Future[_Result]] = deque()
         for item in items:
-            waiting.append(self.pool.submit(plainly, item))
+            waiting.append(self._pool.submit(plainly, item))
             if len(waiting) > 2 * self.count:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+    def rows_per_thread(self, rows: int, columns: int, width: int) -> int:
+        """Rows of products of `width` terms for each thread; all if threads of one product cost less than those of the search."""
+        return rows if rows * columns * width < _SHARED else -(-rows // self.count)
 
     def map_shared(
         self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item]
@@ -282,18 +363,26 @@ class Search:
 
     def map_pairs(
         self,
-        function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+        function: Callable[[Tensor, Tensor, Tensor, Tensor, list[Tensor]], Tensor],
         x: Tensor,
         y: Tensor,
         i: Tensor,
         j: Tensor,
     ) -> Tensor:
-        """Values (p,) of `function` for rows `i` of `x` and `j` of `y`, equal on all processes, which share the pairs."""
-        most = profile_of(self.device).verified
+        """Values (p,) of `function` for rows `i` of `x` and `j` of `y`, equal on all processes, which share the pairs.
+
+        Its last argument is memory of a thread. See `distance.of_pairs`.
+        """
+        most = max(1, profile_of(self.device).verified // x.shape[1])
+        held = PerThread[list[Tensor]](list)
         batches = list(zip(torch.split(i, most), torch.split(j, most), strict=True))
-        found = self.map_shared(lambda batch: (function(x, y, *batch),), batches)
+        found = self.map_shared(lambda batch: (function(x, y, *batch, held.own),), batches)
         (values,) = zip(*found, strict=True)
         return torch.cat(values)
+
+    def agreed(self, value: int) -> int:
+        """The `value` of rank 0 on every rank."""
+        return value if self.communicator.size == 1 else int(self.broadcast([torch.tensor(value)])[0])
 
     def broadcast(self, tensors: list[Tensor]) -> list[Tensor]:
         """The `tensors` of rank 0 on every rank, for values that another machine may round or plan differently."""

@@ -15,14 +15,15 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genpr.content_order import content_hash
 from genpr.memory import free_memory
-from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates
-from genpr.neighbors.engine import ENGINE, plain_arithmetic, profile_of
-from genpr.neighbors.engine_cuda import RoundedCoordinates, are_precise, rounding_on
+from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates, RoundedCoordinates
+from genpr.neighbors.engine import CPU, ENGINE, plain_arithmetic, profile_of
+from genpr.neighbors.engine_cuda import are_precise, rounding_on
 
 # Maximum number of distances from rows to centers.
 _MAX_DISTANCES = 2**24
@@ -82,7 +83,7 @@ class Clusters:
         return near | (self.label == count)
 
 
-_SAMPLE = 256
+_SAMPLE = 64
 _MAX_SHIFT = 2.0**100  # of a scaled center: sums with it overflow only for rows that are too far away as well
 
 
@@ -95,8 +96,7 @@ class Projection:
     scale: float
     basis: Tensor | None  # (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates
     centers: Tensor  # (c, w) float64 coordinates of the centers of clusters, c = 0 for no clusters
-    # Of `RoundedCoordinates`: float16 or float32; None for `ProjectedCoordinates`
-    rounding: torch.dtype | None = None
+    rounding: torch.dtype | None = None  # of all coordinates: float16 or float32, by default float32
 
     @classmethod
     def around(cls, features: Tensor) -> Projection:
@@ -104,9 +104,10 @@ class Projection:
 
         The median is robust to outliers.
         """
-        sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float()
-        # Sorting finds the median without the nondeterministic CUDA kernel of torch.median.
-        center = sample.sort(dim=0).values[(len(sample) - 1) // 2]
+        sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float().cpu()
+        middle = (len(sample) - 1) // 2  # torch.median is slower, and not deterministic on a GPU
+        ordered = np.partition(np.ascontiguousarray(sample.numpy().T), middle, axis=1)
+        center = torch.from_numpy(ordered[:, middle].copy())
         norms = (sample.double() - center).square_().sum(dim=1).sqrt()
         moved = norms[norms > 0]
         typical = float(moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm())
@@ -115,17 +116,16 @@ class Projection:
             exponent = round(math.log2(min(1 / typical, _MAX_SHIFT / largest if largest else math.inf)))
         scale = 2.0 ** min(max(exponent, -126), 126)  # float32 multiplies by these exactly
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
-        return cls(center, scale, None, none)
+        return cls(center.to(features.device), scale, None, none)
 
     def place(self, features: Tensor) -> IndexedPoints:
         """An index of (n, d) float32 or float16 `features` in this projection; they are not copied."""
         clusters = None
         with plain_arithmetic(features.device):
             coordinates: Coordinates
-            if self.rounding is not None:
-                coordinates = RoundedCoordinates.from_features(
-                    features, self.center, self.scale, self.rounding
-                )
+            if self.basis is None:
+                rounding = self.rounding or torch.float32
+                coordinates = RoundedCoordinates.from_features(features, self.center, self.scale, rounding)
             else:
                 coordinates = ProjectedCoordinates.from_features(
                     features, self.center, self.scale, self.basis
@@ -162,13 +162,13 @@ _CHOSEN = "search within %d x %d features: %s"
 _SAMPLED = 4096  # maximum rows that directions are fitted to, and as many for their evaluation
 _SAMPLE_QUERIES = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # smaller sets use all coordinates, which cost less there (docs/scaling.md)
+_MIN_SPREAD = (
+    1 / 16
+)  # of the mean squared norm, below which coordinates relative to another center are more precise
 _MIN_SAMPLE = 64  # rows of a sample that are not outliers
 _GOOD_SHARE = 0.15  # of the cost of all coordinates, at which no more directions are tried
 
-# Costs in nanoseconds, measured on 2-core machines; only their ratios matter.
-_PER_COORDINATE = 0.0125  # of a pair inside a matrix product
-_PER_PAIR = 0.9
-_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is verified
+_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # nanoseconds of a pair that is verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class _Sample:
         sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.queries)
         return self._share(sq)
 
-    def candidate_share_in(self, coordinates: Coordinates, rows: Tensor, zoom: float = 1.0) -> float:
+    def candidate_share_in(self, coordinates: ProjectedCoordinates, rows: Tensor, zoom: float = 1.0) -> float:
         """The same for coordinates of the whole set at `zoom` times the scale; `rows` (s,) are the sample."""
         keys = coordinates.queries(rows[self.queries]) @ coordinates.columns(rows).T
         keys[torch.arange(len(keys), device=keys.device), self.queries] = -torch.inf
@@ -290,15 +290,19 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
     """Whether the projection of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
     It does not if verifying pairs would cost more than the products; then a new projection is worth its cost. For small
-    sets a new one costs little.
+    sets in all coordinates it does unless these are far from the center, compared with their spread.
     """
-    if len(points.features) < _MIN_ROWS:
-        return False
     projection, features = points.projection, points.features
     with plain_arithmetic(points.features.device):
+        if len(features) < _MIN_ROWS and projection.basis is None and projection.rounding != torch.float16:
+            of_mean = points.coordinates.values.mean(dim=0).double().square().sum()
+            sq_norm = (2 * points.coordinates.half_floors.double() + points.coordinates.slack).nanmean()
+            return bool(of_mean <= (1 - _MIN_SPREAD) * sq_norm)
+        if len(features) < _MIN_ROWS:
+            return False
         if projection.rounding == torch.float16:
             return _is_precise(projection, features, torch.float16, k)
-        if projection.basis is None:
+        if not isinstance(points.coordinates, ProjectedCoordinates) or projection.basis is None:
             return False
         own = Projection.around(features)
         _, judged = _halves(features)
@@ -306,7 +310,7 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
         if sample is None:
             return False
         share = sample.candidate_share_in(points.coordinates, sample.index, projection.scale / own.scale)
-    of_products = _PER_COORDINATE * points.coordinates.width + _PER_PAIR
+    of_products = CPU.per_term * points.coordinates.width + CPU.per_pair
     return bool(share * _cost_of_candidates(features.shape[1]) <= of_products)
 
 
@@ -343,7 +347,7 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
 
 def _cost(width: int, share: float, d: int) -> float:
     """Nanoseconds per pair of rows."""
-    return _PER_COORDINATE * width + _PER_PAIR + share * _cost_of_candidates(d)
+    return CPU.per_term * width + CPU.per_pair + share * _cost_of_candidates(d)
 
 
 def _cost_of_candidates(d: int) -> float:

@@ -4,7 +4,9 @@
    k-th neighbor: its reach.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed for batches of these pairs,
    shrink the reach during the sweep.
-3. Pairs that differences leave undecided, about one per row, are computed by the definition.
+3. Pairs that bounds leave undecided, about one per row, are computed by the definition.
+
+In small sets, 1 and 2 cost less together: products with all other rows give the reach, and the pairs within.
 
 `NeighborLists` are for resampling; no decision uses them. Their distances have the precision of float32. Intervals compare
 distances many times, and need equal distances only for equal vectors.
@@ -21,10 +23,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
+from genpr.neighbors.coordinates import Index, count_of, part_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
-from genpr.neighbors.engine import ENGINE, Advance, Engine, Search, no_advance, profile_of
+from genpr.neighbors.engine import (
+    ENGINE,
+    Advance,
+    Engine,
+    PerThread,
+    Search,
+    in_steps,
+    no_advance,
+    profile_of,
+)
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
-from genpr.neighbors.search import ClosestPairs, Pairs, row_blocks, sweep
+from genpr.neighbors.search import ClosestPairs, Pairs, shared_blocks, sweep
 from genpr.validation import Ties
 
 
@@ -62,15 +74,10 @@ class DirectedPairs:
     size: Tensor  # (n,) others per row
 
     @classmethod
-    def from_pairs(cls, pairs: Pairs, sq_reach: Tensor) -> DirectedPairs:
-        """Every pair in both directions, if it may be within the reach (n,) of its first row."""
-        i, j, n = pairs.i, pairs.j, len(sq_reach)
-        there = (pairs.sq_lower <= sq_reach[i]).nonzero()[:, 0]
-        back = (pairs.sq_lower <= sq_reach[j]).nonzero()[:, 0]
-        row, other = torch.cat([i[there], j[back]]), torch.cat([j[there], i[back]])
-        order = (row * n + other).argsort()  # an order that does not depend on where a pair was found
-        row, at = row[order], torch.cat([there, back])[order]
-        return cls(row, other[order], pairs.sq_lower[at], pairs.sq_upper[at], row.bincount(minlength=n))
+    def grouped(cls, pairs: Pairs, n: int) -> DirectedPairs:
+        """Pairs of a row i and another row j of n, in an order that does not depend on where they were found."""
+        pairs = pairs.at((pairs.i * n + pairs.j).argsort())
+        return cls(*pairs, pairs.i.bincount(minlength=n))
 
     def within(self, sq_reach: Tensor) -> DirectedPairs:
         """The pairs that may be within a smaller reach (n,)."""
@@ -119,6 +126,8 @@ class DirectedPairs:
 
     def _verified(self, features: Tensor, is_open: Tensor, search: Search) -> DirectedPairs:
         at = is_open.nonzero()[:, 0]
+        if not len(at):
+            return self
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
         exact = search.map_pairs(
             partial(of_pairs, sq_distances), features, features, self.row[at], self.other[at]
@@ -138,9 +147,128 @@ _CENTRAL, _CENTRAL_OF = 128, 2**14
 _CENTRAL_ELEMENTS = 2**21  # elements at once
 _MASSES = 2**15  # pairs at once
 _SPREAD_JOINED, _SPREAD_SHARE = 4096, 32  # columns for a first reach in large tiles: 4,096 or one row in 32
+_MANY = 64  # pairs of a row, beyond 4 k, from which on differences reduce them
 
 
-def closest_pairs(
+def near_pairs(
+    rows: IndexedPoints,
+    k: int,
+    search: Search,
+    points: IndexedPoints | None = None,
+    own: Tensor | None = None,
+) -> tuple[Pairs, Tensor]:
+    """Pairs of each row with its `k` nearest other rows or `points` and all that are as near, with bounds, in any order.
+
+    With `own` (n,), rows are themselves among the points, there, and are not their own neighbors. Of rows of one set with k copies,
+    the second result holds these, (n, k) int64, and -1 for all other rows; they have no pairs. With `points` it is (n, 0).
+    """
+    if own is not None or _compares_all(rows, points, search):
+        return _among_all(rows, k, search, points, own)
+    sq_reach, copies = _first_reach(rows, k, search, points)
+    pairs = _closest_pairs(rows, k, sq_reach, search, points)
+    if points is not None:
+        return pairs, copies
+    there = pairs.at((pairs.sq_lower <= sq_reach[pairs.i]).nonzero()[:, 0])
+    back = pairs.at((pairs.sq_lower <= sq_reach[pairs.j]).nonzero()[:, 0])
+    both = there, Pairs(back.j, back.i, back.sq_lower, back.sq_upper)
+    return Pairs(*map(torch.cat, zip(*both, strict=True))), copies
+
+
+def _compares_all(rows: IndexedPoints, points: IndexedPoints | None, search: Search) -> bool:
+    """Whether `near_pairs` costs less if it holds the keys of all pairs."""
+    if search.engine.plan is not None:
+        return search.engine.plan == "all pairs"
+    coordinates, profile = rows.coordinates, profile_of(rows.features.device)
+    if coordinates.residual is not None:  # the coordinates were chosen for a sweep
+        return False
+    n, total = len(rows.features), len((points or rows).features)
+    of_pair, tested = (
+        profile.per_term * coordinates.width + profile.per_pair,
+        total / (2 - (points is not None)),
+    )
+    sweep = (min(total, profile.first_columns) + tested) * of_pair + profile.per_row
+    return n * total * (of_pair + profile.per_key) <= n * sweep + profile.per_sweep
+
+
+def _among_all(
+    rows: IndexedPoints, k: int, search: Search, points: IndexedPoints | None, own: Tensor | None
+) -> tuple[Pairs, Tensor]:
+    """`near_pairs` from the keys of each row with all others, which are held: its reach, and the pairs within."""
+    others, coordinates, device = rows if points is None else points, rows.coordinates, rows.features.device
+    n, d, total = len(rows.features), rows.features.shape[1], len(others.features)
+    if points is None:
+        own = torch.arange(n, device=device)
+    margin = 0 if coordinates.residual is None else _MARGIN
+    count, every, most = (
+        min(k + margin, total - (own is not None)),
+        slice(0, total),
+        profile_of(device).max_pairs,
+    )
+    some = search.rows_per_thread(n, total, coordinates.width)
+    tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
+
+    def near(block: slice) -> tuple[Tensor, ...]:
+        keys = coordinates.keys_of(block, tiles.own)(others.coordinates, every)
+        if own is not None:
+            keys.scatter_(1, own[block, None], -torch.inf)
+        nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
+        sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
+        # So that they hold the nearest by `near_sq_distances`, too
+        wide = bounds_of_differences(bounds_of_differences(sq_reach, d)[1], d)[1]
+        at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide.where(sq_reach >= 0, -torch.inf)))
+        i, sq_lower = part_of(block, at), coordinates.sq_lower(keys)
+        pairs = Pairs(i, j, sq_lower, sq_lower + coordinates.sq_gap(i, others.coordinates, j))
+        if margin or len(i) > (_MANY + 4 * k) * len(sq_reach):
+            closest = ClosestPairs.empty(wide, k, is_within=False)
+            for some in map(slice, range(0, len(i), most), range(most, len(i) + most, most)):
+                bounds = bounds_of_pairs(rows.features, others.features, i[some], j[some])
+                closest.add(Pairs(at[some], j[some], *bounds))
+                closest.pairs()
+            found = closest.pairs()
+            pairs = Pairs(part_of(block, found.i), *found[1:])
+        if own is None:
+            pairs = _without_crowds(pairs, rows.features, others.features, k)
+        return *pairs, copies
+
+    def in_parts(block: slice) -> tuple[Tensor, ...]:
+        def part(some: slice) -> tuple[Tensor, ...]:
+            return near(slice(block.start + some.start, block.start + some.stop))
+
+        size = block.stop - block.start
+        return tuple(map(torch.cat, zip(*in_steps(part, size, size, device), strict=True)))
+
+    step, found = search.agreed(tiles.own.rows), list[tuple[Tensor, ...]]()
+    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    for block, of_block in zip(blocks, search.map_shared(in_parts, blocks), strict=True):
+        found.append(of_block)
+        if points is None:  # each pair counts once, as in a sweep
+            search.advance(block.stop * (n - 1) // 2 - block.start * (n - 1) // 2)
+        else:
+            search.advance((block.stop - block.start) * total)
+    *pairs, copies = map(torch.cat, zip(*found, strict=True))
+    return Pairs(*pairs), copies
+
+
+def _reach_of(
+    rows: IndexedPoints, block: Index, k: int, nearest: tuple[Tensor, Tensor, Tensor], *, has_copies: bool
+) -> tuple[Tensor, Tensor]:
+    """Squared reach (r,) of the rows of a `block` with some `nearest` others, and their k copies. See `near_pairs`."""
+    near, sq_lower, sq_upper = nearest
+    sq_upper, order = sq_upper.sort(dim=1)
+    sq_reach, copies = sq_upper[:, k - 1].clone(), torch.full_like(near[:, : k * has_copies], -1)
+    if has_copies:
+        near = near.gather(1, order[:, :k])
+        may = (sq_lower.gather(1, order[:, k - 1, None])[:, 0] <= 0).nonzero()[:, 0]
+        for some in blocks_of(rows.features, len(may) * k):
+            at = may[some.start // k : some.stop // k]
+            at = at[
+                (rows.features[near[at]] == rows.features[part_of(block, at), None]).all(dim=2).all(dim=1)
+            ]
+            sq_reach[at], copies[at] = -torch.inf, near[at]
+    return sq_reach, copies
+
+
+def _closest_pairs(
     rows: IndexedPoints, k: int, sq_reach: Tensor, search: Search, points: IndexedPoints | None = None
 ) -> Pairs:
     """All pairs within the reach of one of their `rows`, which shrinks in place to the distance of its k nearest.
@@ -162,10 +290,7 @@ def closest_pairs(
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, y, pairs.i, pairs.j))
         # Near copies give thousands of pairs per row, most of them farther than k others of the same batch.
         pairs = pairs if len(pairs.i) < max(_MASSES, n // 8) else shrunk(pairs)
-        if is_within or len(pairs.i) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
-            return pairs
-        # Many points at one distance, as on a lattice, which no bounds can order.
-        return _first_k(pairs, of_pairs(sq_distances, x, y, pairs.i, pairs.j), k)
+        return pairs if is_within else _without_crowds(pairs, x, y, k)
 
     def shrunk(pairs: Pairs) -> Pairs:
         batch = ClosestPairs.empty(sq_reach, k, is_within=is_within)
@@ -189,7 +314,7 @@ def closest_pairs(
     return closest.pairs()
 
 
-def first_reach(
+def _first_reach(
     rows: IndexedPoints, k: int, search: Search, points: IndexedPoints | None = None
 ) -> tuple[Tensor, Tensor]:
     """An upper bound on each row's k-th squared distance, (n,) float64, from a few of the other rows or of the `points`.
@@ -198,40 +323,36 @@ def first_reach(
     (n, k) int64, which holds -1 for all other rows; with `points` it is (n, 0).
     """
     others, coordinates, device = rows if points is None else points, rows.coordinates, rows.features.device
-    joins, total = coordinates.joins_bands, len(others.features)
-    tiles = search.engine.tiles(coordinates.width, device)
+    n, total, is_wide = len(rows.features), len(others.features), not profile_of(device).has_directions
     few = min(max(_FIRST_ROWS[0], total // 16), _FIRST_ROWS[1])
-    if joins:  # a large tile gives every row a reach that about 60 rows are within
-        spread = evenly_spaced(total, max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k), device)
-        limit = max(1, tiles.rows * tiles.columns // len(spread))
-    elif points is not None:
-        spread, limit = evenly_spaced(total, max(few, k + _MARGIN), device), tiles.rows
-    else:
-        spread, limit = evenly_spaced(total, max(_SPREAD_ROWS, 2 * k), device), min(tiles.rows, few)
-        central = _central(rows)
+    limit, some = n, max(few, k + _MARGIN)
+    if is_wide:  # a large tile gives every row a reach that about 60 rows are within
+        some = max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k)
+    elif points is None:
+        limit, some, central = few, max(_SPREAD_ROWS, 2 * k), _central(rows)
+    spread = evenly_spaced(total, some, device)
+    most = min(total, max(some, few, _AROUND * k) + _CENTRAL)
+    tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, limit, most, whole=True))
 
-    def reach_of(block: Tensor) -> tuple[Tensor, Tensor]:
-        columns = spread if joins else _near(block, rows, points, k, spread)
-        if points is None and not joins:
+    def reach_of(block: Index) -> tuple[Tensor, Tensor]:
+        own = part_of(block, torch.arange(count_of(block), device=device))
+        columns = spread if is_wide else _near(own, rows, points, k, spread)
+        if points is None and not is_wide:
             columns = torch.unique(torch.cat([columns, central]))
-        count = min(k + _MARGIN, len(columns))
-        near, sq_lower, sq_upper = coordinates.nearest(block, others.coordinates, columns, count, tiles)
-        if points is not None:
-            return sq_upper.sort(dim=1).values[:, k - 1], near[:, :0]
-        sq_upper, order = sq_upper.masked_fill(near == block[:, None], torch.inf).sort(dim=1)
-        sq_reach, near = sq_upper[:, k - 1], near.gather(1, order[:, :k])
-        may = (sq_lower.gather(1, order[:, k - 1, None])[:, 0] <= 0).nonzero()[:, 0]
-        copies = torch.full_like(near, -1)
-        for some in blocks_of(rows.features, len(may) * k):
-            at = may[some.start // k : some.stop // k]
-            at = at[(rows.features[near[at]] == rows.features[block[at], None]).all(dim=2).all(dim=1)]
-            sq_reach[at], copies[at] = -torch.inf, near[at]
-        return sq_reach, copies
+        keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
+        if points is None:
+            keys.masked_fill_(columns == own[:, None], -torch.inf)
+        nearest = coordinates.nearest(
+            keys, block, others.coordinates, columns, min(k + _MARGIN, len(columns))
+        )
+        return _reach_of(rows, block, k, nearest, has_copies=points is None)
 
-    blocks = search.broadcast(row_blocks(rows, torch.zeros_like(coordinates.slack), limit))
-    reaches, copies = zip(*search.map_shared(reach_of, blocks), strict=True)
-    place = torch.cat(blocks).argsort()
-    return torch.cat(reaches)[place], torch.cat(copies)[place]
+    blocks = shared_blocks(rows, torch.zeros_like(coordinates.slack), min(limit, tiles.own.rows), search)
+    sq_reach, copies = map(torch.cat, zip(*search.map_shared(reach_of, blocks), strict=True))
+    if rows.clusters is None:
+        return sq_reach, copies
+    place = torch.cat([block for block in blocks if isinstance(block, Tensor)]).argsort()
+    return sq_reach[place], copies[place]
 
 
 def _central(points: IndexedPoints) -> Tensor:
@@ -286,8 +407,7 @@ def nearest_between(
         kept = next(iter(search.broadcast([] if some is None else [some])), None)
         if kept is not None:
             points = points.projection.place(points.features[kept])
-        sq_reach, _ = first_reach(queries, k, search, points)
-        pairs = closest_pairs(queries, k, sq_reach, search, points)
+        pairs, _ = near_pairs(queries, k, search, points)
         x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
         pairs = _first_k(pairs, search.map_pairs(exact, x, y, pairs.i, pairs.j), k)
     index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
@@ -317,6 +437,13 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     return order[~surplus].sort().values
 
 
+def _without_crowds(pairs: Pairs, x: Tensor, y: Tensor, k: int) -> Pairs:
+    """The same pairs, or the k nearest of each row if many points are at one distance, as on a lattice, which no bounds can order."""
+    if len(pairs.i) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
+        return pairs
+    return _first_k(pairs, of_pairs(sq_distances, x, y, pairs.i, pairs.j), k)
+
+
 def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
     """The first k pairs of each row, ordered by exact squared distances `sq` (p,), then by points."""
     order = pairs.j.argsort()
@@ -328,7 +455,6 @@ def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
     return Pairs(pairs.i[order], pairs.j[order], sq[order], sq[order])
 
 
-_ROWS, _COLUMNS = 512, 4096  # per product
 _MAX_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
 
 
@@ -341,43 +467,7 @@ def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Sea
         sq, order = sq.view(len(rows), len(x)).scatter_(1, rows[:, None], torch.inf).sort(dim=1, stable=True)
         return NeighborLists(order[:, :length], sq[:, :length])
     queries = points.projection.place(x[rows])
-    blocks = torch.split(everything[: len(rows)], _ROWS)
-    reaches = search.map_shared(
-        lambda block: (_first_reach_of_rows(points, rows, queries, block, length),), blocks
-    )
-    sq_reach = torch.cat([reach for (reach,) in reaches])
-    nothing = sq_reach.new_full((len(points.features),), -torch.inf)
-
-    def distances_of(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-        others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
-        i, j = pairs.i[others], pairs.j[others]
-        return i, j, near_sq_distances(queries.features, x, i, j)
-
-    batches = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may have no pairs
-    batches += sweep(queries, sq_reach, search, distances_of, (points, nothing))
-    own = (torch.cat(each) for each in zip(*batches, strict=True))
-    i, j, sq = (torch.cat(search.communicator.all_gather(each)) for each in own)
-    # Of equally far points, the first is listed, whichever thread came first.
-    nearest = _first_k(Pairs(i, j, sq, sq), sq, length)
+    pairs, _ = near_pairs(queries, length, search, points, rows)
+    sq = search.map_pairs(near_sq_distances, queries.features, x, pairs.i, pairs.j)
+    nearest = _first_k(pairs, sq, length)  # of equally far points, the first is listed
     return NeighborLists(nearest.j.view(-1, length), nearest.sq_lower.view(-1, length))
-
-
-def _first_reach_of_rows(
-    points: IndexedPoints, rows: Tensor, queries: IndexedPoints, block: Tensor, length: int
-) -> Tensor:
-    """Upper bounds on the squared distances to the `length`-th nearest others of a `block` of `rows`: (b,) float64.
-
-    Products only select candidates; the distances to any candidates are bounds.
-    """
-    left, own = queries.coordinates.queries(block), rows[block]
-    keys, near = left.new_empty(len(block), 0), block.new_empty(len(block), 0)
-    for columns in torch.split(torch.arange(len(points.features), device=rows.device), _COLUMNS):
-        products = left @ points.coordinates.columns(columns).T
-        products[own[:, None] == columns] = -torch.inf
-        keys = torch.cat([keys, products], dim=1)
-        near = torch.cat([near, columns.expand(len(block), -1)], dim=1)
-        keys, best = keys.topk(min(length, keys.shape[1]), dim=1)
-        near = near.gather(1, best)
-    sq = near_sq_distances(points.features, points.features, own.repeat_interleave(length), near.flatten())
-    sq = sq.view(near.shape).max(dim=1).values
-    return bounds_of_differences(sq, points.features.shape[1])[1]

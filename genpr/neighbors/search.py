@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from genpr.memory import tile_budget
-from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.coordinates import Coordinates, FindKeys
-from genpr.neighbors.engine import PerThread, Search, Tiles, free_for_less, in_steps, profile_of
+from genpr.neighbors.coordinates import Index, count_of, part_of
+from genpr.neighbors.engine import PerThread, Search, Tiles, in_steps, profile_of
 from genpr.neighbors.index import IndexedPoints
-from genpr.runtime import is_out_of_memory
 
 
 class Pairs(NamedTuple):
@@ -111,16 +109,10 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
 
 Result = TypeVar("Result")
 
-# The columns of a band have similar reaches: within this factor.
-_BAND_RATIO = 1.5
-_JOINED_BAND_RATIO = 1.1  # where a tile has many bands
 # The rows with the largest reach of a cluster form a separate block, or they would increase the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
 _MAX_BEYOND = 4096  # one row in this many may exceed the range of rounded rows; all of its pairs are verified
-
-_Bands = list[Tensor]
-"""Columns of a tile, in bands of similar reach; several only if the coordinates join them."""
 
 
 def sweep(
@@ -139,59 +131,57 @@ def sweep(
     columns, column_sq_reach = (rows, sq_reach) if others is None else others
     if others is not None and rows.projection.rounding == torch.float16:
         rows, columns = in_common_rounding(rows, columns)
+    n, device = len(rows.features), rows.features.device
     # Each tile holds memory for one thread.
-    tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, rows.features.device))
-    profile, limit = profile_of(rows.features.device), tiles.own.rows
+    tiles = PerThread(partial(search.engine.tiles, rows.coordinates.width, device, n, len(columns.features)))
+    profile, limit = profile_of(device), tiles.own.rows
     if others is None:  # half of the products inside a block are redundant
-        limit = min(limit, max(profile.min_block_rows, len(rows.features) // profile.blocks))
-    # From rank 0, since memory and rounding may differ on other machines.
-    blocks = search.broadcast(row_blocks(rows, sq_reach, limit))
-    numbers = search.communicator.share(range(len(blocks)))
-    number_of = None
-    if others is None:
-        number_of = torch.empty(len(rows.features), dtype=torch.int64, device=rows.features.device)
-        for number, block in enumerate(blocks):
-            number_of[block] = number
-    joins = rows.coordinates.joins_bands
-    bands = band_numbers(column_sq_reach, _JOINED_BAND_RATIO if joins else _BAND_RATIO)
-    order = torch.cat(blocks) if number_of is not None and joins else column_sq_reach.argsort()
+        limit = min(limit, max(profile.min_block_rows, n // profile.blocks))
+    else:
+        limit = min(limit, search.rows_per_thread(n, len(columns.features), rows.coordinates.width))
+    blocks = shared_blocks(rows, sq_reach, limit, search)
+    numbers, starts = search.communicator.share(range(len(blocks))), [0, *accumulate(map(count_of, blocks))]
+    order = place = None
+    if others is None and rows.clusters is not None:
+        order = torch.cat([block for block in blocks if isinstance(block, Tensor)])
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(n, device=device))
+    elif others is None:
+        place = torch.arange(n, device=device)
     # Reaches shrink during the sweep.
-    scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, number_of))
+    scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, place))
 
     def scan(number: int) -> list[Result]:
-        block, some = blocks[number], order
-        if joins and number_of is not None:
-            some = order[sum(map(len, blocks[:number])) :]
-        elif not joins:
-            wanted = torch.ones(len(columns.features), dtype=torch.bool, device=columns.features.device)
-            if rows.clusters is not None and columns.clusters is not None:
-                reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
-                wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
-            if number_of is not None:
-                wanted &= number_of >= number
+        block, some = blocks[number], slice(starts[number] if others is None else 0, len(columns.features))
+        tested: Index = some if order is None else order[some]
+        if isinstance(block, Tensor) and rows.clusters is not None and columns.clusters is not None:
+            reach = column_sq_reach.clamp(min=float(sq_reach[block].max())).clamp(min=0).sqrt()
+            wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
+            if others is None:
                 wanted[block] = True
-            some = order[wanted[order]]
-        tiled = split_bands(some, bands[some], tiles.own.columns, joined=joins)
-        is_last = not joins or search.count > 1 or number == numbers[-1]
-        return list(map(consume, scanners.own.scan(block, tiled, tiles.own, is_last)))
+            tested = wanted.nonzero()[:, 0] if order is None else order[some][wanted[order[some]]]
+        is_last = search.count > 1 or number == numbers[-1]
+        return list(map(consume, scanners.own.scan(block, tested, tiles.own, is_last)))
 
-    results, left = search.map(scan, numbers), len(rows.features)
+    results, left = search.map(scan, numbers), n
     for number, block in enumerate(blocks):
         if number % search.communicator.size == search.communicator.rank:
             yield from next(results)
-        left -= len(block)
-        within = len(block) * left + len(block) * (len(block) - 1) // 2
-        search.advance(within if others is None else len(block) * len(columns.features))
+        size = count_of(block)
+        left -= size
+        search.advance(
+            size * left + size * (size - 1) // 2 if others is None else size * len(columns.features)
+        )
 
 
-def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tensor]:
-    """All rows, in blocks of at most `limit`, each of one cluster and of similar reach."""
-    order = sq_reach.argsort(stable=True)
+def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Index]:
+    """All rows, in blocks of at most `limit`: consecutive rows, or rows of one cluster and of similar reach."""
+    n = len(points.features)
     if points.clusters is None:
-        return list(torch.split(order, limit))
+        return [slice(start, min(start + limit, n)) for start in range(0, n, limit)]
+    order = sq_reach.argsort(stable=True)
     label = points.clusters.label[order]
     order = order[label.argsort(stable=True)]
-    blocks: list[Tensor] = []
+    blocks: list[Index] = []
     for members in torch.split(order, label.bincount().tolist()):
         near = len(members) - int(len(members) * _FAR_SHARE) if len(members) > _MIN_BLOCK else len(members)
         for some in (members[:near], members[near:]):
@@ -199,24 +189,12 @@ def row_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int) -> list[Tens
     return blocks
 
 
-def _above(find: FindKeys, lowest: Tensor, columns: Coordinates, bands: _Bands) -> tuple[Tensor, ...]:
-    """Pairs whose key may be at least `lowest` (b, r); in two halves if memory does not suffice."""
-    try:
-        return find(lowest, columns, bands)
-    except Exception as error:
-        if sum(map(len, bands)) < 2 or not is_out_of_memory(error):
-            raise
-    free_for_less(lowest.device)
-    if len(bands) > 1:
-        half = len(bands) // 2
-        halves = (lowest[:half], bands[:half]), (lowest[half:], bands[half:])
-    else:
-        half = len(bands[0]) // 2
-        halves = (lowest, [bands[0][:half]]), (lowest, [bands[0][half:]])
-    first, second = (_above(find, low, columns, some) for low, some in halves)
-    i, j, *others = second
-    shifted = i, j + sum(map(len, halves[0][1])), *others
-    return tuple(torch.cat(both) for both in zip(first, shifted, strict=True))
+def shared_blocks(points: IndexedPoints, sq_reach: Tensor, limit: int, search: Search) -> list[Index]:
+    """Those of rank 0 on every rank, since memory and rounding may differ on other machines."""
+    blocks = row_blocks(points, sq_reach, search.agreed(limit))
+    if points.clusters is None:
+        return blocks
+    return [*search.broadcast([block for block in blocks if isinstance(block, Tensor)])]
 
 
 @dataclass(slots=True)
@@ -227,20 +205,31 @@ class _Scanner:
     columns: IndexedPoints
     row_sq_reach: Tensor
     column_sq_reach: Tensor
-    number_of: Tensor | None  # (n,) the block of each row, where rows are searched among themselves
-    waiting: list[tuple[Tensor, ...]] = field(default_factory=list)
+    place: (
+        Tensor | None
+    )  # (n,) of each row in all blocks, where rows are searched among themselves: a pair is found once
+    waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     held: int = 0  # pairs that wait
 
-    def scan(self, block: Tensor, tiled: Iterable[_Bands], tiles: Tiles, is_last: bool) -> Iterator[Pairs]:
-        """Pairs of `block` with the columns of each tile, and those kept; unless `is_last`, a few are kept for later."""
-        find, most = self.rows.coordinates.keys_of(block, tiles), profile_of(block.device).min_pairs
-        for bands in tiled:
-            farthest = torch.stack([self.column_sq_reach[band].amax() for band in bands])
-            reach = torch.maximum(self.row_sq_reach[block], farthest[:, None])
-            lowest = (reach * (-0.5 * self.rows.projection.scale**2)).clamp_(min=NO_FLOOR)
-            i, j, keys, doubts = _above(find, lowest, self.columns.coordinates, bands)
-            self.waiting.append((block[i], torch.cat(bands)[j], keys, doubts))
+    @property
+    def device(self) -> torch.device:
+        """Where pairs are found."""
+        return self.row_sq_reach.device
+
+    def scan(self, block: Index, columns: Index, tiles: Tiles, is_last: bool) -> Iterator[Pairs]:
+        """Pairs of `block` with `columns`, and those kept; unless `is_last`, a few are kept for later."""
+        keys_of_block, most = self.rows.coordinates.keys_of(block, tiles), profile_of(self.device).min_pairs
+        lowest = self.rows.coordinates.lowest
+
+        def find(some: slice) -> None:
+            tile = part_of(columns, some)
+            keys = keys_of_block(self.columns.coordinates, tile)
+            thresholds = lowest(self.row_sq_reach[block]), lowest(self.column_sq_reach[tile])
+            i, j, keys = tiles.at_least(keys, *thresholds)
+            self.waiting.append((part_of(block, i), part_of(tile, j), keys))
             self.held += len(i)
+
+        for _ in in_steps(find, count_of(columns), tiles.columns, self.device):
             if self.held >= most:
                 yield from self._in_reach()
         if is_last and self.held:
@@ -248,47 +237,22 @@ class _Scanner:
 
     def _in_reach(self) -> Iterator[Pairs]:
         """The pairs found since the last call that are still in reach, in batches."""
-        i, j, keys, doubts = map(torch.cat, zip(*self.waiting, strict=True))
+        i, j, keys = map(torch.cat, zip(*self.waiting, strict=True))
         self.waiting.clear()
         self.held = 0
-        device = i.device
 
         def in_reach(batch: slice) -> Pairs:
             row, column = i[batch], j[batch]
-            sq_lower = self.rows.coordinates.sq_lower(keys[batch] + doubts[batch])
+            sq_lower = self.rows.coordinates.sq_lower(keys[batch])
             near = sq_lower <= torch.maximum(self.row_sq_reach[row], self.column_sq_reach[column])
-            if self.number_of is not None:  # in one direction
-                a, b = self.number_of[row], self.number_of[column]
-                near &= (a < b) | ((a == b) & (row < column))
+            if self.place is not None:
+                near &= self.place[row] < self.place[column]
             at = near.nonzero()[:, 0]
-            row, column = row[at], column[at]
+            row, column, sq_lower = row[at], column[at], sq_lower[at]
             gap = self.rows.coordinates.sq_gap(row, self.columns.coordinates, column)
-            sq_upper = self.rows.coordinates.sq_lower((keys[batch] - doubts[batch])[at]) + gap
-            return Pairs(row, column, sq_lower[at], sq_upper)
+            return Pairs(row, column, sq_lower, sq_lower + gap)
 
-        return in_steps(in_reach, len(i), profile_of(device).max_pairs, device)
-
-
-def band_numbers(sq_reach: Tensor, ratio: float = _BAND_RATIO) -> Tensor:
-    """Numbers of the bands of similar reach, within a factor `ratio`, that rows belong to."""
-    band = (sq_reach.log() / math.log(ratio)).floor_()
-    return torch.where(sq_reach > 0, band, -torch.inf)
-
-
-def split_bands(columns: Tensor, bands: Tensor, limit: int, *, joined: bool = False) -> Iterator[_Bands]:
-    """Cut columns in ascending order of their `bands` into lists of at most `limit` columns, of one band unless `joined`."""
-    start, end, room, some = 0, 0, limit, _Bands()
-    for size in torch.unique_consecutive(bands, return_counts=True)[1].tolist():
-        end += size
-        while start < end:
-            some.append(columns[start : min(end, start + room)])
-            start += len(some[-1])
-            room -= len(some[-1])
-            if not room or (start == end and not joined):
-                yield some
-                room, some = limit, _Bands()
-    if some:
-        yield some
+        return in_steps(in_reach, len(i), profile_of(self.device).max_pairs, self.device)
 
 
 def in_common_rounding(rows: IndexedPoints, columns: IndexedPoints) -> tuple[IndexedPoints, IndexedPoints]:

@@ -85,21 +85,21 @@ def scored(real, fake):
 def test_search_that_runs_out_of_memory_at_any_step_gives_the_same_counts(rng, monkeypatch):
     real, fake = rng.normal(size=(2, 120, 6)).astype(np.float32)
     plain = scored(real, fake)
-    whole, steps = Tiles.non_negative, 0
+    whole, steps = Tiles.products, 0
 
     def failing(at):
-        def non_negative(self, left, right):
+        def products(self, left, right):
             nonlocal steps
-            steps += len(right) > 1  # what cannot be less is an error
-            if steps == at and len(right) > 1:
+            steps += 1
+            if steps == at:
                 raise ERRORS["cuda" if at % 2 else "cpu"]
             return whole(self, left, right)
 
-        return non_negative
+        return products
 
     for at in range(1, 100):
         steps = 0
-        monkeypatch.setattr(Tiles, "non_negative", failing(at))
+        monkeypatch.setattr(Tiles, "products", failing(at))
         found = scored(real, fake)
         assert counts(found) == counts(plain)
         reported = [item.code for item in found.notices]
@@ -116,14 +116,15 @@ def test_tiles_are_reduced_if_memory_is_insufficient(rng, monkeypatch):
     plain = scored(real, fake)
     whole = engine.Tiles
 
-    def allocate(rows, columns, memory):
+    def allocate(rows, columns, *memory):
         if rows * columns > most:
             raise ERRORS["cpu"]
-        return whole(rows, columns, memory)
+        return whole(rows, columns, *memory)
 
     monkeypatch.setattr(engine, "Tiles", allocate)
-    tiles = Engine().tiles(8, torch.device("cpu"))
-    assert tiles.rows * tiles.columns <= most
+    for is_whole in (False, True):
+        tiles = Engine().tiles(8, torch.device("cpu"), 90, 90, whole=is_whole)
+        assert tiles.rows * tiles.columns <= most
     found = scored(real, fake)
     assert counts(found) == counts(plain)
     assert "oom-smaller-tiles" in {item.code for item in found.notices}

@@ -19,11 +19,13 @@ from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.index import IndexedPoints, Projection
 
 ENGINES = {
-    "tiles of 64 x 50": Engine(64, 50),
+    "sweep in tiles of 64 x 50": Engine(64, 50, plan="sweep"),
     "default": ENGINE,
     "tiles of 7 x 64": Engine(7, 64),
-    "tiles of 64 x 7": Engine(64, 7),
-    "one tile": Engine(1024, 1024),
+    "all pairs in tiles of 64 x 7": Engine(64, 7, plan="all pairs"),
+    "sweep in one tile": Engine(1024, 1024, plan="sweep"),
+    "all pairs in one tile": Engine(1024, 1024, plan="all pairs"),
+    "sweep in tiles of 64 x 7": Engine(64, 7, plan="sweep"),
 }
 _MOST_DIRECTIONS = 200
 
@@ -42,6 +44,18 @@ def with_clusters(projection: Projection, features: Tensor, count: int = 5) -> P
 def is_beyond(coordinates: Coordinates) -> Tensor:
     """Rows that the projection cannot represent, (n,) bool."""
     return coordinates.slack.isinf()
+
+
+def augmented(coordinates: Coordinates) -> tuple[Tensor, Tensor]:
+    """Rows and columns whose inner products are keys, (n, w + 2) each."""
+    values, floors = coordinates.values.float(), -coordinates.half_floors[:, None]
+    return torch.cat([values, floors, torch.ones_like(floors)], dim=1), torch.cat(
+        [values, torch.ones_like(floors), floors], dim=1
+    )
+
+
+def residual_of(coordinates: Coordinates) -> Tensor:
+    return torch.zeros_like(coordinates.slack) if coordinates.residual is None else coordinates.residual
 
 
 def random_directions(d: int, count: int) -> Tensor:

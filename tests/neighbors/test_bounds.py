@@ -6,9 +6,11 @@ import pytest
 import torch
 from search_cases import (
     KINDS,
+    augmented,
     principal_directions,
     projection_of,
     random_directions,
+    residual_of,
     sq_distances,
     with_basis,
 )
@@ -49,7 +51,7 @@ _ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _on
 def _limits(x: IndexedPoints, y: IndexedPoints, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds on all squared distances, (n, m)."""
     rows, columns = torch.arange(len(x.features)), torch.arange(len(y.features))
-    lower = x.coordinates.sq_lower(keys_of(x.coordinates.queries(rows), y.coordinates.columns(columns)))
+    lower = x.coordinates.sq_lower(keys_of(augmented(x.coordinates)[0], augmented(y.coordinates)[1]))
     return lower, lower + x.coordinates.sq_gap(rows[:, None], y.coordinates, columns)
 
 
@@ -117,7 +119,7 @@ def test_bounds_hold_for_rows_in_the_span_of_directions(d, width, exactly, rng):
     lower, upper = _limits(points, points)
     assert (upper - lower).max() < 1e-4 * sq_norms_of(features).max()
     if exactly:
-        assert points.coordinates.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
+        assert residual_of(points.coordinates).max() < 1e-5 * sq_norms_of(features).max().sqrt()
 
 
 def test_residual_of_directions_counts_fully():
@@ -161,7 +163,7 @@ def test_copies_of_the_center_have_no_slack(value, kind):
         projection = with_basis(projection, random_directions(3, 2))
     points = projection.place(features)
     assert not points.coordinates.slack.any()
-    assert not points.coordinates.residual.any()
+    assert not residual_of(points.coordinates).any()
     assert not points.coordinates.values.any()
 
 
@@ -189,7 +191,7 @@ def test_rows_beyond_the_projection_have_infinite_slack(kind):
     points = projection.place(features)
     assert points.coordinates.slack[95:98].isinf().all()
     assert not points.coordinates.values[95:98].any()
-    assert not points.coordinates.residual[95:98].any()
+    assert not residual_of(points.coordinates)[95:98].any()
     assert points.coordinates.slack[:95].isfinite().all()
     assert points.coordinates.values.isfinite().all()
     assert points.coordinates.half_floors.isfinite().all()

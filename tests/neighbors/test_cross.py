@@ -127,7 +127,7 @@ def test_shortcuts_change_nothing(name, value, case, monkeypatch):
         _check(case, kind, Engine(64, 50))
 
 
-@pytest.mark.parametrize("engine", ["default", "tiles of 64 x 7"])
+@pytest.mark.parametrize("engine", ["default", "sweep in tiles of 64 x 7"])
 def test_few_pairs_are_verified(engine, rng, verified):
     x, y = place(*rng.normal(5, 0.05, (2, 600, 200)).astype(np.float32))
     radii = [sq_radii(points, [5]) for points in (x, y)]

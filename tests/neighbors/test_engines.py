@@ -18,37 +18,47 @@ def _integers(rng: np.random.Generator, *shape: int) -> Tensor:
 
 
 def _as_dict(found: tuple[Tensor, Tensor, Tensor]) -> dict[tuple[int, int], float]:
-    i, j, product = (part.tolist() for part in found)
+    i, j, key = (part.tolist() for part in found)
     assert len(set(zip(i, j, strict=True))) == len(i)
-    return {(row, column): value for row, column, value in zip(i, j, product, strict=True)}
+    return {(row, column): value for row, column, value in zip(i, j, key, strict=True)}
 
 
-def _expected(left: Tensor, right: Tensor) -> dict[tuple[int, int], float]:
-    products = left.double() @ right.double().T
-    return {(i, j): products[i, j].item() for i, j in (products >= 0).nonzero().tolist()}
+def _expected(keys: Tensor, of_rows: Tensor, of_columns: Tensor | None) -> dict[tuple[int, int], float]:
+    is_above = keys >= of_rows[:, None]
+    if of_columns is not None:
+        is_above |= keys >= of_columns
+    return {(i, j): keys[i, j].item() for i, j in is_above.nonzero().tolist()}
 
 
 @engines
 @pytest.mark.parametrize("rows", [0, 1, 7, 15, 16, 17, 40])
-def test_exactly_the_non_negative_products_are_found(engine, rows, rng):
-    tiles = engine.tiles(6, CPU)
+def test_exactly_the_keys_that_reach_a_threshold_are_found(engine, rows, rng):
+    tiles = engine.tiles(6, CPU, 40, 50)
     rows = min(rows, tiles.rows)
     for columns in (0, 1, 7, min(50, tiles.columns)):
         left, right = _integers(rng, rows, 6), _integers(rng, columns, 6)
-        right[:1] = 0  # exactly on the threshold
-        found = _as_dict(tiles.non_negative(left, right))
-        assert found == _expected(left, right)
-        assert list(found.values()).count(0) >= rows * min(columns, 1)
+        thresholds = _integers(rng, rows).double() * 5, _integers(rng, columns).double() * 5 + 10
+        for of_columns in (None, thresholds[1]):
+            keys = tiles.products(left, right)
+            found = _as_dict(tiles.at_least(keys, thresholds[0], of_columns))
+            assert found == _expected((left.double() @ right.double().T), thresholds[0], of_columns)
+
+
+def test_keys_equal_to_a_threshold_that_float32_rounds_are_found():
+    tiles, threshold = Engine().tiles(1, CPU, 2, 2), torch.tensor([1 + 2.0**-30, 3]).double()
+    keys = tiles.products(torch.ones(2, 1), torch.ones(1, 1))
+    assert _as_dict(tiles.at_least(keys, threshold)) == {(0, 0): 1}
 
 
 @engines
 def test_results_are_not_overwritten_by_the_next_tile(engine, rng):
-    tiles = engine.tiles(5, CPU)
+    tiles = engine.tiles(5, CPU, 7, 7)
     left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
-    found = tiles.non_negative(left, right)
-    tiles.non_negative(left + 100, right + 100)
-    tiles.non_negative(left[:3], right[:2])
-    assert _as_dict(found) == _expected(left, right)
+    keys, lowest = tiles.products(left, right).clone(), torch.zeros(7).double()
+    found = tiles.at_least(tiles.products(left, right), lowest)
+    tiles.at_least(tiles.products(left + 100, right + 100), lowest)
+    tiles.at_least(tiles.products(left[:3], right[:2]), lowest[:3])
+    assert _as_dict(found) == _expected(keys, lowest, None)
 
 
 def _layouts(x: Tensor) -> dict[str, Tensor]:
@@ -80,7 +90,9 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
     for width in (6, 1000):
         budget = 2**16
         monkeypatch.setattr(engine_module, "tile_budget", lambda device, budget=budget: budget)
-        tiles = Engine().tiles(width, CPU)
-        assert tiles.memory.numel() * 4 <= 2 * budget
-        assert tiles.rows * tiles.columns >= budget / 64 / 4
+        for whole in (False, True):
+            tiles = Engine().tiles(width, CPU, 10_000, 1000, whole=whole)
+            assert tiles.memory.numel() * 4 <= 2 * budget
+            assert tiles.rows * tiles.columns >= budget / 64 / 4
+            assert not whole or tiles.columns == 1000
     assert torch.equal(sq_radii(x, [3], engine=Engine()), expected)

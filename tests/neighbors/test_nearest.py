@@ -57,15 +57,18 @@ def test_time_of_merging_changes_nothing(case, portion, crowd, set_sizes, monkey
     _check(fake, real, 3, engine=Engine(11, 13))
 
 
-def test_many_points_at_one_distance_are_reduced_when_found(monkeypatch):
-    added, add = [], nearest.ClosestPairs.add
-    monkeypatch.setattr(
-        nearest.ClosestPairs, "add", lambda self, pairs: (added.append(len(pairs.i)), add(self, pairs))
-    )
+@pytest.mark.parametrize("plan", ["all pairs", "sweep"])
+def test_many_points_at_one_distance_are_reduced_when_found(plan, monkeypatch):
+    kept, near_pairs = [], nearest.near_pairs
     monkeypatch.setattr(nearest, "_CROWD", 100)
+    monkeypatch.setattr(
+        nearest, "near_pairs", lambda *args: (found := near_pairs(*args), kept.append(len(found[0].i)))[0]
+    )
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
-    _check(np.zeros((30, 200), dtype=np.float32), points, 3)
-    assert sum(added) == 3 * 30
+    x, y = place(np.zeros((30, 200), dtype=np.float32), points)
+    index, _ = nearest_between(x, y, 3, engine=Engine(plan=plan))
+    assert index.tolist() == [[0, 1, 2]] * 30
+    assert kept == [3 * 30]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -75,11 +78,9 @@ def test_copies_beyond_the_kth_are_not_searched(seed, monkeypatch):
     few = rng.normal(3, 1, (9, 5)).astype(np.float32)
     points = few[rng.integers(0, 9, 200)]
     queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
-    looked_at, first_reach = [], nearest.first_reach
+    looked_at, near_pairs = [], nearest.near_pairs
     monkeypatch.setattr(
-        nearest,
-        "first_reach",
-        lambda *args: (looked_at.append(len(args[3].features)), first_reach(*args))[1],
+        nearest, "near_pairs", lambda *args: (looked_at.append(len(args[3].features)), near_pairs(*args))[1]
     )
     for k in (1, 4, 30):
         _check(queries, points, k)

@@ -1,13 +1,15 @@
+from dataclasses import replace
+
 import feature_cases
 import numpy as np
 import pytest
 import torch
-from search_cases import KINDS, projection_of
+from search_cases import KINDS, projection_of, residual_of
 
 from genpr.neighbors.bounds import NO_FLOOR, represent
 from genpr.neighbors.index import Projection
 
-TENSORS = ("values", "half_floors", "slack", "residual")
+TENSORS = ("values", "half_floors", "slack")
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "rounded" not in kind])
 
 
@@ -46,8 +48,8 @@ def test_scales_are_powers_of_two_and_coordinates_are_finite(case, kind):
         points = projection.place(features)
         assert points.coordinates.values.shape == (len(features), points.coordinates.width)
         assert points.coordinates.values.isfinite().all()
-        assert points.coordinates.residual.isfinite().all()
-        assert (points.coordinates.residual >= 0).all()
+        assert residual_of(points.coordinates).isfinite().all()
+        assert (residual_of(points.coordinates) >= 0).all()
         assert (points.coordinates.slack >= 0).all()
         assert not points.coordinates.slack.isnan().any()
         assert (points.coordinates.half_floors >= NO_FLOOR / 2).all()
@@ -67,6 +69,7 @@ def test_rows_have_the_same_coordinates_in_pieces(kind, elements, rng, set_sizes
         torch.testing.assert_close(
             getattr(in_pieces.coordinates, name), getattr(whole.coordinates, name), rtol=1e-6, atol=1e-6
         )
+    torch.testing.assert_close(residual_of(in_pieces.coordinates), residual_of(whole.coordinates))
 
 
 @pytest.mark.parametrize("value", [5, 1e-30, 1e30, 3e38])
@@ -77,8 +80,10 @@ def test_recomputed_coordinates_equal_those_that_slack_covers(value, rng, set_si
     )
     features[7] = 1e30
     coordinates = projection_of(features).place(features).coordinates
+    recomputed = replace(coordinates, rounded_rows=coordinates.rounded_rows[:0])
     set_sizes(recomputed=40)
-    rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
-    expected = represent(features[rows], coordinates.center, coordinates.scale, None)
-    assert torch.equal(coordinates.queries(rows)[:, :-2], expected.coordinates)
-    assert torch.equal(coordinates.slack[rows], expected.slack)
+    for rows in (torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16]), slice(5, 31)):
+        expected = represent(features[rows], coordinates.center, coordinates.scale, None)
+        for each in (coordinates, recomputed):
+            assert torch.equal(each.at(rows), expected.coordinates)
+        assert torch.equal(coordinates.slack[rows], expected.slack)

@@ -143,8 +143,13 @@ def test_projection_of_other_data_is_suitable_for_similar_data(features, expecte
     assert is_suitable(_projection_of_learned().place(features), 5) is expected
 
 
-def test_projection_with_all_coordinates_is_not_reused():
-    assert not is_suitable(Projection.around(_isotropic()).place(_isotropic()), 5)
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [(_isotropic(), False), (_isotropic()[:500], True), (_isotropic()[:500] + 20, False)],
+    ids=["many", "few", "far away"],
+)
+def test_projection_with_all_coordinates_is_reused_for_few_rows_around_its_center(features, expected):
+    assert is_suitable(Projection.around(_isotropic()).place(features), 5) is expected
 
 
 @pytest.mark.parametrize("count", [1, 8, 24])

@@ -9,7 +9,7 @@ from scipy import stats
 from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import nearest, resample
+from genpr.neighbors import resample
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, cross_counts, sq_radii_of
 from genpr.neighbors.distance import near_sq_distances
@@ -315,13 +315,11 @@ def test_settled_rows_are_skipped():
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("length", [1, 20, 99, 500])
-def test_extended_lists_contain_the_nearest_rows(rng, kind, length, monkeypatch):
-    monkeypatch.setattr(nearest, "_ROWS", 3)
-    monkeypatch.setattr(nearest, "_COLUMNS", 17)
+def test_extended_lists_contain_the_nearest_rows(rng, kind, length):
     features = whole_numbers(rng, 100, 4)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
-    with ENGINE.search(CPU) as search:
+    with Engine(3, 100).search(CPU) as search:
         lists = search_again(points, rows, length, search)
     others = oracle.sq_distances(features, features)[rows.numpy()]
     assert lists.index.shape == (4, min(length, 99))

@@ -9,7 +9,7 @@ import oracle
 import pytest
 import torch
 from practice_cuda import practice_device
-from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, projection_of, sq_distances, sq_radii
+from search_cases import ENGINES, SEARCH_KINDS, place, projection_of, sq_distances, sq_radii
 from torch import Tensor
 
 from genpr.errors import GenprError
@@ -42,8 +42,8 @@ class _Below(_Worst):
 class _WorstEngine(Engine):
     __slots__ = ()
 
-    def tiles(self, width, device):
-        return _Below(64, 50, None)
+    def tiles(self, width, device, rows, columns, *, whole=False):
+        return _Below(64, columns if whole else 50, None)
 
 
 def _hard() -> dict[str, np.ndarray]:
@@ -81,39 +81,14 @@ def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     features = HARD[case]
     (points,) = place(features, kind=kind)
     true, every = sq_distances(features, features), torch.arange(len(features))
-    coordinates, tile = points.coordinates, tiles(1, 1, None)
-    find = coordinates.keys_of(every, tile)
-    lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    i, j, keys, doubts = find(lowest, points.coordinates, [every])
-    assert torch.equal(torch.stack([i, j]), torch.stack(all_pairs(len(features), len(features))))
-    lower = points.coordinates.sq_lower(keys + doubts)
-    assert (lower <= true[i, j]).all()
-    assert (lower + points.coordinates.sq_gap(i, points.coordinates, j) >= true[i, j]).all()
-    near, lower, upper = coordinates.nearest(every, coordinates, every, 5, tile)
+    coordinates, whole = points.coordinates, slice(0, len(features))
+    keys = coordinates.keys_of(every, tiles(1, 1, None))(coordinates, every)
+    lower = coordinates.sq_lower(keys)
+    assert (lower <= true).all()
+    assert (lower + coordinates.sq_gap(every[:, None], coordinates, every) >= true).all()
+    near, lower, upper = coordinates.nearest(keys, every, coordinates, whole, 5)
     assert (lower <= true.gather(1, near)).all()
     assert (upper >= true.gather(1, near)).all()
-
-
-@rounded
-@pytest.mark.parametrize("case", ["one sign", "wide", "lattice", "powers of two"])
-def test_all_pairs_above_a_threshold_are_found(case, kind):
-    features = HARD[case]
-    (points,) = place(features, kind=kind)
-    every = torch.arange(len(features))
-    find = points.coordinates.keys_of(every, Tiles(1, 1, None))
-    lowest = torch.full((1, len(features)), -(2.0**124)).double()
-    _, _, keys, _ = find(lowest, points.coordinates, [every])
-    keys = keys.view(len(every), -1)
-    cut = len(every) // 3
-    bands = every[cut:].flip(0), every[:cut]  # their own columns, in their own order
-    thresholds = torch.stack([keys[:, 0], keys[:, -1]])  # equal to some keys
-    i, j, found, _ = find(thresholds, points.coordinates, bands)
-    columns = torch.cat(bands)
-    required = keys >= torch.where(every < cut, thresholds[1][:, None], thresholds[0][:, None])
-    assert required[i, columns[j]].sum() == required.sum() >= len(every)
-    assert torch.equal(found, keys[i, columns[j]])
-    i, j, _, _ = find(thresholds[:1], points.coordinates, [every])
-    assert torch.equal(torch.stack([i, j]), (keys >= thresholds[0][:, None]).nonzero().T)
 
 
 @rounded

@@ -204,7 +204,8 @@ def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, set_
 def test_blocks_partition_rows_and_each_is_in_one_cluster(kind, limit, rng):
     (points,) = place(_clusters(rng), kind=kind)
     sq_reach = torch.from_numpy(rng.gamma(1, size=200))
-    blocks = row_blocks(points, sq_reach, limit)
+    every = torch.arange(200)
+    blocks = [every[block] for block in row_blocks(points, sq_reach, limit)]
     assert torch.cat(blocks).sort().values.tolist() == list(range(200))
     assert 1 <= min(map(len, blocks)) <= max(map(len, blocks)) <= limit
     if points.clusters is not None:
