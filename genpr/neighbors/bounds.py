@@ -35,8 +35,8 @@ Where numbers get so small that float32 rounds absolutely, or flushes to zero, e
 most 2^-125 (1 + |q| + |q'|) more; tiny = w 2^-120 and what was left unused cover that. A row that equals the
 center has q = 0 without any error and needs no slack, so its copies need no verification.
 
-**How large e is.** Without directions, centring rounds once: e = 1.001 u |q|. With them, f is computed in
-float64: the columns of V are orthonormal up to eta = |V'V - I|, and the products err by gamma64(d) sqrt(w), so
+**How large e is.** Without directions, centring rounds once: e = 1.001 u |q|. With them, it adds 2 u |X| to the
+errors of both coordinates and of r, and f is computed in float64: the columns of V are orthonormal up to eta = |V'V - I|, and the products err by gamma64(d) sqrt(w), so
 V'X is good to tolerance |X|; the square of r, a difference of squares, is good to 4 tolerance |X|^2, and r
 itself to that over r, or to its root where r is small. Rounding q to float32 adds 1.001 u |q|.
 """
@@ -78,15 +78,19 @@ def represent(
     basis: Tensor | None,
     tolerance: float = 0.0,
     out: Tensor | None = None,
+    memory: tuple[Tensor, Tensor] | None = None,
 ) -> Representation:
-    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all, in `out` (n, w) if given."""
+    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all, in `out` (n, w) if given.
+
+    `memory`, (n, d) float32 and float64, is overwritten: fresh memory costs more than the arithmetic.
+    """
     if basis is None:
         moved = torch.sub(features, center, out=out).mul_(scale)
         sq_norms = sq_norms_of(moved)
         error = sq_norms.sqrt() * (1.001 * _U)
         residual = torch.zeros_like(sq_norms)
     else:
-        moved, error, residual = _project(features, center, scale, basis, tolerance)
+        moved, error, residual = _project(features, center, scale, basis, tolerance, memory)
         moved = moved if out is None else out.copy_(moved)
         sq_norms = sq_norms_of(moved)
     width = moved.shape[1]
@@ -148,18 +152,25 @@ def represent_half(
 
 
 def _project(
-    features: Tensor, center: Tensor, scale: float, basis: Tensor, tolerance: float
+    features: Tensor,
+    center: Tensor,
+    scale: float,
+    basis: Tensor,
+    tolerance: float,
+    memory: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """f(X) rounded to float32, its error, and the residual norms from above. Rows are few: all is float64."""
-    moved = features.double().sub_(center).mul_(scale)
-    sq_norms = moved.square().sum(dim=1)
-    inside = moved @ basis
-    rest = (sq_norms - inside.square().sum(dim=1)).clamp_(min=0).sqrt_()
-    doubt = 4 * tolerance * sq_norms
+    """f(X) rounded to float32, its error, and the residual norms from above. Only x - center is rounded before, to float32."""
+    in_float32, in_float64 = (None, None) if memory is None else (each[: len(features)] for each in memory)
+    moved = torch.sub(features, center, out=in_float32)
+    norms = sq_norms_of(moved).sqrt_().mul_(scale)
+    inside = (moved.double() if in_float64 is None else in_float64.copy_(moved)) @ basis
+    inside.mul_(scale)
+    rest = (norms.square() - inside.square().sum(dim=1)).clamp_(min=0).sqrt_()
+    doubt = 4 * tolerance * norms.square()
     rest_error = torch.minimum(doubt.sqrt(), doubt / rest)  # 0 / 0 gives NaN only where both are zero
-    rest_error = rest_error.where(rest > 0, doubt.sqrt())
+    rest_error = rest_error.where(rest > 0, doubt.sqrt()) + norms * (2 * _U)
     coordinates = torch.cat([inside, rest[:, None]], dim=1).float()
-    error = tolerance * sq_norms.sqrt() + rest_error
+    error = (tolerance + 2 * _U) * norms + rest_error
     error += sq_norms_of(coordinates).sqrt_().mul_(1.001 * _U)
     return coordinates, error, (rest + rest_error) * (1 + 2.0**-40)
 

@@ -20,7 +20,7 @@ from genpr.neighbors.bounds import (
     represent_half,
 )
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import ENGINE, Tiles, in_steps, profile_of
+from genpr.neighbors.engine import ENGINE, PerThread, Tiles, in_steps, profile_of
 
 Index = Tensor | slice
 """Some rows: their indices (p,), or consecutive rows from a start to a stop, which are read without a copy."""
@@ -129,8 +129,14 @@ class ProjectedCoordinates(Coordinates):
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
 
+        shape = next(blocks_of(features)).stop, features.shape[1]
+        memory = PerThread(
+            lambda: (augmented.new_empty(shape), augmented.new_empty(shape, dtype=torch.float64))
+        )
+
         def put(block: slice) -> None:
-            some = represent(features[block], center, scale, basis, tolerance, augmented[block, :-2])
+            out = augmented[block, :-2]
+            some = represent(features[block], center, scale, basis, tolerance, out, memory.own)
             slack[block], residual[block] = some.slack, some.residual
             half_floors[block] = some.half_floors
 

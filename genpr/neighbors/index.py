@@ -166,20 +166,14 @@ _MIN_SPREAD = (
     1 / 16
 )  # of the mean squared norm, below which coordinates relative to another center are more precise
 _MIN_SAMPLE = 64  # rows of a sample that are not outliers
-_GOOD_SHARE = 0.15  # of the cost of all coordinates, at which no more directions are tried
 
-_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # nanoseconds of a pair that is verified
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """Numbers of directions to try; later stages are skipped if the last one leaves a larger share than `hopeless`."""
-
-    widths: tuple[int, ...]
-    hopeless: float
+# Nanoseconds of a pair that is verified, of a choice of a projection, and of a row that is placed in it
+_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25
+_OF_CHOICE, _PER_ROW_PLACED = 1e8, 1e4
 
 
-_STAGES = (_Stage((64, 96, 128), 0.4), _Stage((192, 256, 384, 512), 0.1), _Stage((768, 1024), 0.0))
+# Numbers of directions to try, in stages: those of one are the leading ones of its last
+_WIDTHS = (64, 96, 128), (192, 256, 384, 512), (768, 1024)
 
 # Without clusters, the metrics of 10,000 + 10,000 images take 1.24 times as long, and those of 25,000 + 25,000 take 1.55 times as
 # long (features of a CNN trained on CIFAR-10, 2,048 dimensions).
@@ -242,7 +236,7 @@ def choose_projection(features: Tensor, k: int) -> Projection:
     projection = Projection.around(features)
     if not profile_of(features.device).has_directions:
         return _rounded(projection, features, k)
-    if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
+    if n < _MIN_ROWS or d < 2 * _WIDTHS[0][0]:
         _log.info(_CHOSEN, n, d, "all coordinates, since there is little to save")
         return projection
     with plain_arithmetic(features.device):
@@ -289,8 +283,8 @@ def _is_precise(projection: Projection, features: Tensor, rounding: torch.dtype,
 def is_suitable(points: IndexedPoints, k: int) -> bool:
     """Whether the projection of `points`, chosen for other data, suits a search for the `k` nearest within them.
 
-    It does not if verifying pairs would cost more than the products; then a new projection is worth its cost. For small
-    sets in all coordinates it does unless these are far from the center, compared with their spread.
+    It does not if a new one is worth its cost, since verifying pairs costs more than the products. For small sets in all coordinates it
+    does unless these are far from the center, compared with their spread.
     """
     projection, features = points.projection, points.features
     with plain_arithmetic(points.features.device):
@@ -310,8 +304,10 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
         if sample is None:
             return False
         share = sample.candidate_share_in(points.coordinates, sample.index, projection.scale / own.scale)
+    n, d = features.shape
     of_products = CPU.per_term * points.coordinates.width + CPU.per_pair
-    return bool(share * _cost_of_candidates(features.shape[1]) <= of_products)
+    saved = (share * _cost_of_candidates(d) - of_products) * n * (n - 1) / 2
+    return bool(saved <= _OF_CHOICE + _PER_ROW_PLACED * n)
 
 
 def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -325,24 +321,33 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
 def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
     """The directions with the lowest cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
-    best, best_cost = None, _cost(d, judged.candidate_share(judged.rows), d)
-    good = _GOOD_SHARE * best_cost
-    for stage in _STAGES:
-        widths = [width for width in stage.widths if width <= min(d // 2, len(fitted.rows) // 2)]
-        if not widths:
+    best, best_cost, shares = (
+        None,
+        _cost(d, judged.candidate_share(judged.rows), d),
+        list[tuple[int, float]](),
+    )
+    for stage in _WIDTHS:
+        widths = [width for width in stage if width <= min(d // 2, len(fitted.rows) // 2)]
+        if not widths or (shares and _cost(widths[0], _extrapolated(shares, widths[0]), d) >= best_cost):
             break
         basis = principal_directions(fitted.rows, widths[-1])
         projected = judged.rows @ basis.float()
         for width in widths:
             inside = projected[:, :width]
             rest = (judged.sq_norms - inside.square().sum(dim=1)).clamp(min=0).sqrt()
-            share = judged.candidate_share(torch.cat([inside, rest[:, None]], dim=1))
-            cost = _cost(width, share, d)
+            shares.append((width, judged.candidate_share(torch.cat([inside, rest[:, None]], dim=1))))
+            cost = _cost(*shares[-1], d)
             if cost < best_cost:
                 best, best_cost = basis[:, :width], cost
-        if best_cost <= good or share > stage.hopeless:
-            break
     return None if best is None else best.contiguous()
+
+
+def _extrapolated(shares: list[tuple[int, float]], width: int) -> float:
+    """The share of candidates expected with `width` directions: it falls about as a power of their number."""
+    (first, one), (last, other) = shares[0], shares[-1]
+    if last == first or not other:
+        return other
+    return float(other * (other / one) ** (math.log(width / last) / math.log(last / first)))
 
 
 def _cost(width: int, share: float, d: int) -> float:
