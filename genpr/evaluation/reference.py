@@ -47,7 +47,7 @@ from genpr.metrics.modes import RealKinds
 from genpr.metrics.neighbor_metrics import NeighborMetrics, NeighborScores, Values
 from genpr.metrics.registry import DISTRIBUTIONS, HELD_OUT, METRICS
 from genpr.metrics.samples import sample_rows
-from genpr.metrics.suspects import ManifoldDiagnostics
+from genpr.metrics.suspects import ExaminedRows, ManifoldDiagnostics
 from genpr.notices import Notice
 from genpr.runtime import all_cores
 
@@ -134,6 +134,11 @@ class Reference:
         identities = Identities.from_features(self.reals)
         return identities, SideSummary.from_features(self.reals, identities)
 
+    @cached_property
+    def _examined_reals(self) -> ExaminedRows | None:
+        """Some of the reals, all of which are counted, with their nearest others."""
+        return ExaminedRows.from_points(self._fitted_neighbors(len(self.real[self.plan.own]))[2].reals.points)
+
     @property
     def recipe(self) -> dict[str, Any]:
         """Everything that determines a score except the fakes, as plain JSON types."""
@@ -181,7 +186,11 @@ class Reference:
         diagnostics, neighbors = None, scores.neighbors
         if neighbors is not None and scores.limit is None:
             diagnostics = ManifoldDiagnostics.from_counts(
-                neighbors.reals, neighbors.fakes, neighbors.memberships, self._progress
+                neighbors.reals,
+                neighbors.fakes,
+                neighbors.memberships,
+                self._progress,
+                examined_reals=lambda: self._examined_reals,
             )
         result, labels = self._result(fakes, scores, diagnostics, beside if given else None), None
         if self._label_scorer is not None:

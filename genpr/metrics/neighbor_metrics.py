@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -106,7 +107,10 @@ class NeighborMetrics:
         advance = progress_counter(pairs, progress)
 
         fakes = self.reals.of_fakes(fake, self._fake_balls, keep=keep, advance=advance)
-        replicates = Replicates(self.reals, fakes, halved, seed=self._seed) if halved else None
+        replicates = None
+        if halved:
+            sides = self._halved_reals, _halved(fakes, FAKE_STREAM, self._seed)
+            replicates = Replicates(*sides, halved, self.reals.ties)
         counts = self.reals.count(
             fakes,
             self._real_balls,
@@ -135,6 +139,10 @@ class NeighborMetrics:
                 values[name] = with_interval(found, of_halves[name], n=n_counted, upper=metric.upper)
         return NeighborScores(values, missing_intervals, self.reals, fakes, counts)
 
+    @cached_property
+    def _halved_reals(self) -> ResampledSet:
+        return _halved(self.reals, REAL_STREAM, self._seed)
+
     def _leave_one_out(self, m: int) -> dict[BallKind, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
         reals = self.reals
@@ -154,43 +162,37 @@ class NeighborMetrics:
         return keep if all(current_communicator().all_gather_object(enough, "memory")) else 0
 
 
+def _halved(side: Neighborhood, stream: int, seed: int) -> ResampledSet:
+    """A set with random halves, drawn without replacement in complementary pairs: halves 2 s and 2 s + 1 share no image.
+
+    They depend on the stream, the seed and the number of rows alone: two sets of fakes scored on the same reals use the same halves
+    of these, and if both are of one size, fakes of the same index in their sets belong to the same halves. Where such fakes
+    share a latent, the difference of the two scores gains from it; where they are unrelated, it does no harm, since their
+    covariance is then zero on average.
+    """
+    n, device = len(side.points.features), side.points.features.device
+    halves = Halves.drawn(n, seed=seed, stream=stream, count=REPLICATES, device=device)
+    return ResampledSet(side.points, side.lists, halves)
+
+
 class Replicates:
     """Ball metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
-    `real` are n reals with neighbor lists, ideally of length `neighbors_needed`; `fake` are m fakes in the same
-    projection. Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
-    Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
-    the same reals use the same halves of these, and if both are of one size, fakes of the same index in their sets belong
-    to the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where they are
-    unrelated, it does no harm, since their covariance is then zero on average.
-
-    `counter` must receive the pairs between the two sets.
+    Neighbor lists are ideally of length `neighbors_needed`; both sets are in one projection. `counter` must receive the pairs
+    between them.
     """
 
-    def __init__(
-        self,
-        real: Neighborhood,
-        fake: Neighborhood,
-        ks: Mapping[str, int],
-        *,
-        seed: int = 0,
-        replicates: int = REPLICATES,
-    ) -> None:
+    def __init__(self, real: ResampledSet, fake: ResampledSet, ks: Mapping[str, int], ties: Ties) -> None:
         self._metrics = dict[str, tuple[HalfSampling, int, tuple[CountRequest, ...]]]()
         everything = dict[CountRequest, None]()
         for name, k in ks.items():
             how = BALLS[name].halves
             assert how is not None
-            requests = how.requests(k, real.ties)
+            requests = how.requests(k, ties)
             self._metrics[name] = how, k, requests
             everything |= dict.fromkeys(requests)
-        halved = []
-        for stream, side in ((REAL_STREAM, real), (FAKE_STREAM, fake)):
-            n, device = len(side.points.features), side.points.features.device
-            halves = Halves.drawn(n, seed=seed, stream=stream, count=replicates, device=device)
-            halved.append(ResampledSet(side.points, side.lists, halves))
-        self._sizes = HalfSizes(halved[0].halves.size, halved[1].halves.size)
-        self.counter = ReplicateCounter(halved[0], halved[1], list(everything))
+        self._sizes = HalfSizes(real.halves.size, fake.halves.size)
+        self.counter = ReplicateCounter(real, fake, list(everything))
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""

@@ -19,7 +19,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import filterfalse
 from operator import attrgetter
@@ -87,8 +87,31 @@ class NearDuplicates:
         return weight >= _MIN_WEIGHT and self.rows >= _MIN_EXAMINED and not self.is_shared
 
 
+@dataclass(frozen=True, slots=True)
+class ExaminedRows:
+    """Some rows of a set of n, with their nearest others."""
+
+    index: Tensor  # (q,) which rows
+    points: IndexedPoints  # these rows
+    sq: Tensor  # (q, count) float64, squared distances, ascending
+    n: int
+
+    @classmethod
+    def from_points(cls, points: IndexedPoints) -> ExaminedRows | None:
+        """A sample of the rows of a set; None for fewer than ten rows."""
+        n = len(points.features)
+        count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
+        if count < 2:
+            return None
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+        index = order[:_EXAMINED].sort().values.to(points.features.device)
+        some = points.projection.place(points.features[index])
+        _, sq = nearest_between(some, points, count + 1)
+        return cls(index, some, sq[:, 1:], n)  # without the row itself
+
+
 def near_duplicates(
-    own: IndexedPoints, other: IndexedPoints, *, sq_to_other: Tensor | None = None
+    own: ExaminedRows | None, other: IndexedPoints, *, sq_to_other: Tensor | None = None
 ) -> NearDuplicates | None:
     """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
 
@@ -96,16 +119,13 @@ def near_duplicates(
     """
     from scipy.special import digamma, gammaincinv
 
-    n, m = len(own.features), len(other.features)
-    count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
-    if count < 2:
+    if own is None:
         return None
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    rows = order[:_EXAMINED].sort().values.to(own.features.device)
-    queries = own.projection.place(own.features[rows])
-    _, sq = nearest_between(queries, own, count + 1)
-    to_other = nearest_between(queries, other, 1)[1] if sq_to_other is None else sq_to_other[rows, None]
-    roots = torch.cat([to_other, sq[:, 1:]], dim=1).cpu().sqrt()  # without the row itself
+    n, m, count = own.n, len(other.features), own.sq.shape[1]
+    to_other = (
+        nearest_between(own.points, other, 1)[1] if sq_to_other is None else sq_to_other[own.index, None]
+    )
+    roots = torch.cat([to_other, own.sq], dim=1).cpu().sqrt()
     nearest_other, radii = roots[:, 0], roots[:, 1:]
     half = count // 2
     # Distance of neighbor j over that of the last one that independent draws stay below with `_CHANCE`, (half,).
@@ -151,8 +171,10 @@ class ManifoldDiagnostics:
         fake: Neighborhood,
         counted: Memberships,
         progress: PairProgress | None = None,
+        *,
+        examined_reals: Callable[[], ExaminedRows | None] | None = None,
     ) -> ManifoldDiagnostics | None:
-        """All diagnostics from the counts; None if no balls around reals were counted."""
+        """All diagnostics from the counts; None if no balls around reals were counted. `examined_reals` may have been examined before."""
         n, m = counted.n_real, counted.n_fake
         ball, own_ball = _largest_plain(counted.fakes_per_real_ball), _largest_plain(fake.balls)
         if ball is None or real.in_degrees is None:
@@ -191,8 +213,10 @@ class ManifoldDiagnostics:
             near,
             (of_real, of_fake),
             (
-                near_duplicates(real.points, fake.points),
-                near_duplicates(fake.points, real.points, sq_to_other=sq_nearest),
+                near_duplicates(
+                    examined_reals() if examined_reals else ExaminedRows.from_points(real.points), fake.points
+                ),
+                near_duplicates(ExaminedRows.from_points(fake.points), real.points, sq_to_other=sq_nearest),
             ),
         )
 

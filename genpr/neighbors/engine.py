@@ -6,11 +6,12 @@ summation, and where these do not decide, by distances as defined in `distance`.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
@@ -32,7 +33,7 @@ Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
 _ALWAYS_HELD = 2**22  # bytes of a tile; reading free memory costs more than smaller tiles
-_SHARED = 2**31  # terms of products from which on threads divide the rows
+_SHARED = 2**32  # terms of products from which on threads divide the rows
 
 
 PairProgress = Callable[[int, int], None]
@@ -270,7 +271,7 @@ class Engine:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
         count = torch.get_num_threads() if device.type == "cpu" else 1
-        with plain_arithmetic(device), ExitStack() as stack:
+        with plain_arithmetic(device), torch_threads(1), ExitStack() as stack:
             yield Search(self, advance, device, communicator, count, stack)
 
     def tiles(
@@ -307,9 +308,9 @@ ENGINE = Engine()
 class Search:
     """A search in progress: the threads and processes that share its work, and whom it reports to.
 
-    There are as many threads as torch uses; on a GPU, and where there is a single item, work runs in the calling thread. Threads of
-    one torch operation wait for each other at the end of every loop. With many small operations, and another process on one of the
-    cores, this took twenty times as long as one operation per thread.
+    There are as many threads as torch uses; on a GPU, and where there is little work, it runs in the calling thread. Threads of one
+    torch operation wait for each other at the end of every loop. With many small operations, and another process on one of the
+    cores, this took twenty times as long as one operation per thread; so only large products are shared in this way.
     """
 
     engine: Engine
@@ -319,15 +320,28 @@ class Search:
     count: int  # of threads that work
     _stack: ExitStack  # what ends with the search
     _pool: ThreadPoolExecutor | None = None  # created for the first work of several items
+    _owner: int = field(default_factory=threading.get_ident)  # the calling thread
 
-    def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """The results in the order of `items`, of which a bounded number is in progress at any time."""
+    def together(self) -> AbstractContextManager[None]:
+        """Let all threads share each operation of the block, which should be large, unless they work on items of their own."""
+        return torch_threads(self.count if threading.get_ident() == self._owner else 1)
+
+    def divides(self, items: int, terms: float) -> bool:
+        """Whether threads divide products of so many `terms` altogether. See `map`."""
+        return self.count > 1 and items > 1 and terms >= _SHARED
+
+    def map(
+        self, work: Callable[[_Item], _Result], items: Iterable[_Item], terms: float = math.inf
+    ) -> Iterator[_Result]:
+        """The results in the order of `items`, of which a bounded number is in progress at any time.
+
+        If these are products of few `terms` altogether, threads would mostly wait for Python's lock: work runs in the calling thread.
+        """
         items = list(items)
-        if self.count == 1 or len(items) < 2:
+        if not self.divides(len(items), terms):
             yield from map(work, items)
             return
         if self._pool is None:
-            self._stack.enter_context(torch_threads(1))
             self._pool = ThreadPoolExecutor(
                 self.count, "genpr-search", initializer=torch.set_num_threads, initargs=(1,)
             )
@@ -342,11 +356,11 @@ class Search:
             yield waiting.popleft().result()
 
     def rows_per_thread(self, rows: int, columns: int, width: int) -> int:
-        """Rows of products of `width` terms for each thread; all if threads of one product cost less than those of the search."""
+        """Rows of products of `width` terms for each thread; all if the calling thread does them."""
         return rows if rows * columns * width < _SHARED else -(-rows // self.count)
 
     def map_shared(
-        self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item]
+        self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item], terms: float = math.inf
     ) -> Iterator[tuple[Tensor, ...]]:
         """As `map`, but each process computes its share of the `items`, which are equal on all processes.
 
@@ -354,9 +368,9 @@ class Search:
         """
         communicator = self.communicator
         if communicator.size == 1:
-            yield from self.map(work, items)
+            yield from self.map(work, items, terms)
             return
-        own = list(self.map(work, communicator.share(items)))
+        own = list(self.map(work, communicator.share(items), terms))
         by_rank = [iter(results) for results in communicator.all_gather_tensors(own, self.device)]
         for number in range(len(items)):
             yield next(by_rank[number % communicator.size])

@@ -22,6 +22,7 @@ from torch import Tensor
 from genpr.content_order import content_hash
 from genpr.memory import free_memory
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates, RoundedCoordinates
+from genpr.neighbors.distance import blocks_of
 from genpr.neighbors.engine import CPU, ENGINE, plain_arithmetic, profile_of
 from genpr.neighbors.engine_cuda import are_precise, rounding_on
 
@@ -148,6 +149,28 @@ class IndexedPoints:
     def content(self) -> str:
         """A checksum of the features."""
         return content_hash(self.features)
+
+    @cached_property
+    def earlier_copies(self) -> Tensor:
+        """Number of earlier rows that equal each row, (n,) int64.
+
+        Copies are found by equal projections of their coordinates; those whose projections round differently are not counted.
+        """
+        n, device = len(self.features), self.features.device
+        seeded = torch.Generator().manual_seed(0)
+        direction = torch.rand(self.coordinates.width, generator=seeded, dtype=torch.float64).to(device)
+        blocks = blocks_of(self.features)
+        value, order = torch.cat([self.coordinates.at(block).double() @ direction for block in blocks]).sort(
+            stable=True
+        )
+        follows = torch.zeros(n, dtype=torch.bool, device=device)
+        same = (value[1:] == value[:-1]).nonzero()[:, 0]
+        for some in blocks_of(self.features, len(same)):
+            at = same[some]
+            follows[at + 1] = (self.features[order[at]] == self.features[order[at + 1]]).all(dim=1)
+        place = torch.arange(n, device=device)
+        first = place.where(~follows, torch.zeros_like(place)).cummax(dim=0).values
+        return torch.empty_like(place).scatter_(0, order, place - first)
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:

@@ -208,10 +208,11 @@ def _among_all(
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
 
     def near(block: slice) -> tuple[Tensor, ...]:
-        keys = coordinates.keys_of(block, tiles.own)(others.coordinates, every)
-        if own is not None:
-            keys.scatter_(1, own[block, None], -torch.inf)
-        nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
+        with search.together():
+            keys = coordinates.keys_of(block, tiles.own)(others.coordinates, every)
+            if own is not None:
+                keys.scatter_(1, own[block, None], -torch.inf)
+            nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
         sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
         # So that they hold the nearest by `near_sq_distances`, too
         wide = bounds_of_differences(bounds_of_differences(sq_reach, d)[1], d)[1]
@@ -239,7 +240,9 @@ def _among_all(
 
     step, found = search.agreed(tiles.own.rows), list[tuple[Tensor, ...]]()
     blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    for block, of_block in zip(blocks, search.map_shared(in_parts, blocks), strict=True):
+    for block, of_block in zip(
+        blocks, search.map_shared(in_parts, blocks, n * total * coordinates.width), strict=True
+    ):
         found.append(of_block)
         if points is None:  # each pair counts once, as in a sweep
             search.advance(block.stop * (n - 1) // 2 - block.start * (n - 1) // 2)
@@ -348,7 +351,9 @@ def _first_reach(
         return _reach_of(rows, block, k, nearest, has_copies=points is None)
 
     blocks = shared_blocks(rows, torch.zeros_like(coordinates.slack), min(limit, tiles.own.rows), search)
-    sq_reach, copies = map(torch.cat, zip(*search.map_shared(reach_of, blocks), strict=True))
+    sq_reach, copies = map(
+        torch.cat, zip(*search.map_shared(reach_of, blocks, n * most * coordinates.width), strict=True)
+    )
     if rows.clusters is None:
         return sq_reach, copies
     place = torch.cat([block for block in blocks if isinstance(block, Tensor)]).argsort()
@@ -402,39 +407,16 @@ def nearest_between(
     a lattice, each of them costs a distance by the definition; copies of a point beyond the k-th cost nothing.
     """
     with engine.search(points.features.device, advance, queries=queries, features=points, k=k) as search:
-        some = _without_surplus(points.features, k)
-        # From rank 0, so that all ranks use the same points.
-        kept = next(iter(search.broadcast([] if some is None else [some])), None)
-        if kept is not None:
+        is_kept, kept = points.earlier_copies < k, None
+        if search.agreed(len(is_kept) - int(is_kept.sum())) >= _SURPLUS:
+            # From rank 0, so that all ranks use the same points.
+            (kept,) = search.broadcast([is_kept.nonzero()[:, 0]])
             points = points.projection.place(points.features[kept])
         pairs, _ = near_pairs(queries, k, search, points)
         x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
         pairs = _first_k(pairs, search.map_pairs(exact, x, y, pairs.i, pairs.j), k)
     index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
     return index if kept is None else kept[index], sq
-
-
-def _without_surplus(features: Tensor, k: int) -> Tensor | None:
-    """The rows of (n, d) `features` with fewer than k earlier copies, ascending; None if only a few have more.
-
-    Copies are found by equal projections; copies whose projections round differently are kept.
-    """
-    n, d = features.shape
-    direction = torch.rand(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    direction = direction.to(features.device)
-    projection = torch.cat([features[block].double() @ direction for block in blocks_of(features)])
-    value, order = projection.sort(stable=True)
-    follows = torch.zeros(n, dtype=torch.bool, device=features.device)
-    same = (value[1:] == value[:-1]).nonzero()[:, 0]
-    for some in blocks_of(features, len(same)):
-        at = same[some]
-        follows[at + 1] = (features[order[at]] == features[order[at + 1]]).all(dim=1)
-    place = torch.arange(n, device=features.device)
-    first = place.where(~follows, torch.zeros_like(place)).cummax(dim=0).values
-    surplus = place - first >= k
-    if int(surplus.sum()) < _SURPLUS:
-        return None
-    return order[~surplus].sort().values
 
 
 def _without_crowds(pairs: Pairs, x: Tensor, y: Tensor, k: int) -> Pairs:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -64,6 +64,15 @@ class ResampledSet:
     points: IndexedPoints
     lists: NeighborLists
     halves: Halves
+    _balls: dict[tuple[CountRequest, ...], ReplicateBalls] = field(default_factory=dict)
+
+    def balls(self, requests: Sequence[CountRequest], search: Search) -> ReplicateBalls:
+        """The balls that are requested, the last of which are kept for the next score."""
+        key = tuple(requests)
+        if key not in self._balls:
+            self._balls.clear()
+            self._balls[key] = ReplicateBalls.from_lists(self, requests, search)
+        return self._balls[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +300,7 @@ class ReplicateCounter:
         with engine.search(real.points.features.device, requests=requests) as search:
             for owners, this, other in (("real", real, fake), ("fake", fake, real)):
                 mine = [each for each in dict.fromkeys(requests) if each.balls == owners]
-                balls = ReplicateBalls.from_lists(this, mine, search) if mine else None
+                balls = this.balls(mine, search) if mine else None
                 most = this.lists.sq.new_full((len(this.points.features),), -torch.inf)
                 for rows, halves in (("other", other.halves), ("own", this.halves)):
                     some = [each for each in mine if each.rows == rows]

@@ -147,8 +147,10 @@ def sweep(
         place = torch.empty_like(order).scatter_(0, order, torch.arange(n, device=device))
     elif others is None:
         place = torch.arange(n, device=device)
+    terms = float(n * len(columns.features) * rows.coordinates.width)
+    collects = not search.divides(len(numbers), terms)
     # Reaches shrink during the sweep.
-    scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, place))
+    scanners = PerThread(partial(_Scanner, rows, columns, sq_reach, column_sq_reach, place, search))
 
     def scan(number: int) -> list[Result]:
         block, some = blocks[number], slice(starts[number] if others is None else 0, len(columns.features))
@@ -159,10 +161,10 @@ def sweep(
             if others is None:
                 wanted[block] = True
             tested = wanted.nonzero()[:, 0] if order is None else order[some][wanted[order[some]]]
-        is_last = search.count > 1 or number == numbers[-1]
+        is_last = not collects or number == numbers[-1]
         return list(map(consume, scanners.own.scan(block, tested, tiles.own, is_last)))
 
-    results, left = search.map(scan, numbers), n
+    results, left = search.map(scan, numbers, terms), n
     for number, block in enumerate(blocks):
         if number % search.communicator.size == search.communicator.rank:
             yield from next(results)
@@ -208,6 +210,7 @@ class _Scanner:
     place: (
         Tensor | None
     )  # (n,) of each row in all blocks, where rows are searched among themselves: a pair is found once
+    search: Search
     waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     held: int = 0  # pairs that wait
 
@@ -223,7 +226,8 @@ class _Scanner:
 
         def find(some: slice) -> None:
             tile = part_of(columns, some)
-            keys = keys_of_block(self.columns.coordinates, tile)
+            with self.search.together():
+                keys = keys_of_block(self.columns.coordinates, tile)
             thresholds = lowest(self.row_sq_reach[block]), lowest(self.column_sq_reach[tile])
             i, j, keys = tiles.at_least(keys, *thresholds)
             self.waiting.append((part_of(block, i), part_of(tile, j), keys))
