@@ -333,8 +333,8 @@ def surprise(flagged: Integers, mean: Floats, spread: Floats) -> Floats:
 def fitted_centers(rows: Tensor, count: int, *, seed: int) -> Tensor:
     """Centers (count, d) float64 of clusters of (p, d) rows near 0, by FAISS's k-means on one thread."""
     # Without a scale, squares of large features overflow float32, in which FAISS computes.
-    scale = rows.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
-    scaled = (rows / scale).float().contiguous().numpy()
+    scale = torch.maximum(rows.amax(), -rows.amin()).clamp(min=torch.finfo(torch.float64).tiny)
+    scaled = torch.div(rows, scale, out=torch.empty_like(rows, dtype=torch.float32)).numpy()
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     means = faiss.Kmeans(
@@ -397,7 +397,7 @@ class RealKinds:
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         count = min(_KINDS_FITTED, n // 2)
         fitted, counted = order[:count], order[count:].sort().values
-        centers = fitted_centers(real[fitted].double() - center, _KINDS, seed=seed)
+        centers = fitted_centers(real[fitted].double().sub_(center), _KINDS, seed=seed)
         label, sq = nearest_centers(real, center, centers, rows=counted)
         nearest = [sq.where(label == cluster, torch.inf).argmin() for cluster in range(len(centers))]
         shares = label.bincount(minlength=len(centers)).double() / len(counted)
