@@ -96,15 +96,13 @@ def represent(
     width = moved.shape[1]
     slack = sq_norms * (slack_factor(width + 8) + _T)
     slack += 2 * error * sq_norms.sqrt() + error**2 / _T + width * 2.0**-120
-    at_center = (sq_norms == 0).nonzero()[:, 0]
-    differs = (features[at_center] != center).any(dim=1)
-    slack[at_center], residual[at_center] = slack[at_center] * differs, residual[at_center] * differs
-    too_far = ~(sq_norms <= _MAX_NORM**2) | ~slack.isfinite()
-    if too_far.any():
-        moved[too_far] = 0
-        slack[too_far] = torch.inf
-        residual[too_far] = 0
-        sq_norms[too_far] = 0
+    too_far = ~((sq_norms <= _MAX_NORM**2) & slack.isfinite())
+    at_center = sq_norms == 0
+    if (too_far | at_center).any():
+        at = at_center.nonzero()[:, 0]
+        differs = (features[at] != center).any(dim=1)
+        slack[at], residual[at] = slack[at] * differs, residual[at] * differs
+        slack[too_far], residual[too_far], sq_norms[too_far], moved[too_far] = torch.inf, 0, 0, 0
     return Representation(moved, slack, residual, _half_floors(sq_norms, slack))
 
 
@@ -244,6 +242,14 @@ def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
     lower = (sq * (1 - factor) - tiny).where(known, 0.0).clamp_(min=0)
     upper = (sq * (1 + factor) + tiny).where(known, torch.inf)
     return lower, upper
+
+
+def widened(sq_reach: Tensor, d: int) -> Tensor:
+    """A squared reach that contains all rows whose `near_sq_distances` are at most those of rows within `sq_reach`; at least that."""
+    factor = (1 + slack_factor(d + 8)) ** 2
+    return (sq_reach * factor + 4 * d * _NEXT_TO_NOTHING).nan_to_num_(
+        nan=torch.inf, posinf=torch.inf, neginf=-torch.inf
+    )
 
 
 def _distinct(index: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -133,10 +133,9 @@ class Neighborhood:
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
-                near = near.within(near.smallest(near.sq_upper, ks[-1])[:, -1])
+                near = near.nearest(ks[-1])
             near = near.resolved(features, ks, search)
-            table = near.smallest(near.sq_lower, ks[-1])
-            table[settled] = 0
+            table = near.smallest(near.sq_lower, ks[-1]).masked_fill_(settled[:, None], 0)
             sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
             without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
             in_degrees = near.in_degrees(features, without, ties, search)
@@ -201,23 +200,39 @@ class Neighborhood:
             shares = dict(
                 zip(self.balls, ((self.in_degrees >= 1).sum(dim=1).cpu().numpy() / n).tolist(), strict=True)
             )
+        in_degrees = None if self.in_degrees is None else self.in_degrees[rows]
+        tables = (
+            counts.real_balls_per_fake,
+            counts.fakes_per_real_ball,
+            counts.fake_balls_per_real,
+            counts.reals_per_fake_ball,
+            in_degrees,
+            fakes.in_degrees,
+        )
+        balls = real_balls, real_balls, fakes.balls, fakes.balls, real_balls, fakes.balls
+        by_fake, by_real, of_real, of_fake, of_reals, of_fakes = (
+            {} if table is None else dict(zip(kinds, table, strict=True))
+            for kinds, table in zip(balls, _on_cpu(tables), strict=True)
+        )
         return Memberships(
             n_real=n,
             n_fake=m,
-            real_balls_per_fake=_by_ball(real_balls, counts.real_balls_per_fake),
-            fakes_per_real_ball=_by_ball(real_balls, counts.fakes_per_real_ball),
-            fake_balls_per_real=_by_ball(fakes.balls, counts.fake_balls_per_real),
-            reals_per_fake_ball=_by_ball(fakes.balls, counts.reals_per_fake_ball),
-            real_in_degrees=_by_ball(real_balls, None if self.in_degrees is None else self.in_degrees[rows]),
-            fake_in_degrees=_by_ball(fakes.balls, fakes.in_degrees),
+            real_balls_per_fake=by_fake,
+            fakes_per_real_ball=by_real,
+            fake_balls_per_real=of_real,
+            reals_per_fake_ball=of_fake,
+            real_in_degrees=of_reals,
+            fake_in_degrees=of_fakes,
             leave_one_out=shares,
             smallest_real_ball=counts.smallest_real_ball,
         )
 
 
-def _by_ball(balls: Sequence[BallKind], table: Tensor | None) -> dict[BallKind, Tensor]:
-    """The rows of a table, on the CPU."""
-    return {} if table is None else dict(zip(balls, table.cpu(), strict=True))
+def _on_cpu(tables: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Integer tables on the CPU, copied together."""
+    given = [table.flatten() for table in tables if table is not None]
+    parts = iter(torch.split(torch.cat(given).cpu(), [len(table) for table in given]))
+    return [None if table is None else next(parts).view(table.shape) for table in tables]
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:

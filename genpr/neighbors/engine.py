@@ -134,10 +134,10 @@ CUDA = DeviceProfile(
     differences_from=64,
     first_columns=4096,
     per_term=3.3e-6,
-    per_pair=0.005,
-    per_key=0.02,
+    per_pair=0.0067,
+    per_key=0.005,
     per_row=0,
-    per_sweep=2e6,
+    per_sweep=8e5,
 )
 
 

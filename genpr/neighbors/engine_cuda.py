@@ -16,17 +16,18 @@ from genpr.neighbors.coordinates import RoundedCoordinates
 from genpr.neighbors.engine import products_in_float32
 from genpr.runtime import is_out_of_memory
 
-_SAMPLE_ROWS, _MAX_EXTRA = 256, 64
+_SAMPLE_ROWS, _SAMPLE_COLUMNS, _MAX_EXTRA = 256, 4096, 64
 
 
 def are_precise(coordinates: RoundedCoordinates, k: int) -> bool:
     """Whether rounded rows distinguish most pairs of a sample from those of the `k` nearest."""
-    half_floors, slack = coordinates.half_floors, coordinates.slack
-    every = torch.arange(len(slack), device=slack.device)
+    n = len(coordinates.slack)
+    every = torch.arange(0, n, max(1, n // _SAMPLE_COLUMNS), device=coordinates.slack.device)
     queries, k = every[:: -(-len(every) // _SAMPLE_ROWS)], min(k + 1, len(every))
+    half_floors, slack = coordinates.half_floors[every], coordinates.slack[every]
     keys = products_in_float32(coordinates.at(queries), coordinates.at(every)).double() - half_floors
-    lower = (keys - half_floors[queries, None]) * -2
-    upper = lower + 2 * (slack[queries, None] + slack)
+    lower = (keys - coordinates.half_floors[queries, None]) * -2
+    upper = lower + 2 * (coordinates.slack[queries, None] + slack)
     reach = upper.topk(k, dim=1, largest=False).values[:, -1:]
     return int((lower <= reach).sum()) <= len(queries) * (4 * k + _MAX_EXTRA)
 

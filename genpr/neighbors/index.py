@@ -289,18 +289,12 @@ def _rounded(projection: Projection, features: Tensor, k: int) -> Projection:
     """With rows in float16 if their products meet the bounds and leave few pairs, else in float32."""
     with plain_arithmetic(features.device):
         rounding = rounding_on(features.device)
-        if rounding == torch.float16 and not _is_precise(projection, features, rounding, k):
-            rounding = torch.float32
+        if rounding == torch.float16:
+            some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
+            rounded = RoundedCoordinates.from_features(some, projection.center, projection.scale, rounding)
+            rounding = rounding if are_precise(rounded, k) else torch.float32
     _log.info(_CHOSEN, *features.shape, f"all coordinates as {rounding}")
     return replace(projection, rounding=rounding)
-
-
-def _is_precise(projection: Projection, features: Tensor, rounding: torch.dtype, k: int) -> bool:
-    """Whether rounded rows of a sample leave few pairs."""
-    some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-    return are_precise(
-        RoundedCoordinates.from_features(some, projection.center, projection.scale, rounding), k
-    )
 
 
 def is_suitable(points: IndexedPoints, k: int) -> bool:
@@ -317,10 +311,9 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
             return bool(of_mean <= (1 - _MIN_SPREAD) * sq_norm)
         if len(features) < _MIN_ROWS:
             return False
-        if projection.rounding == torch.float16:
-            return _is_precise(projection, features, torch.float16, k)
-        if not isinstance(points.coordinates, ProjectedCoordinates) or projection.basis is None:
-            return False
+        if isinstance(points.coordinates, RoundedCoordinates):
+            return projection.rounding == torch.float16 and are_precise(points.coordinates, k)
+        assert isinstance(points.coordinates, ProjectedCoordinates)
         own = Projection.around(features)
         _, judged = _halves(features)
         sample = _Sample.from_features(features, judged, own, k)

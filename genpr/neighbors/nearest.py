@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
+from genpr.neighbors.bounds import bounds_of_pairs, widened
 from genpr.neighbors.coordinates import Index, count_of, part_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
 from genpr.neighbors.engine import (
@@ -77,14 +77,14 @@ class DirectedPairs:
     def grouped(cls, pairs: Pairs, n: int) -> DirectedPairs:
         """Pairs of a row i and another row j of n, in an order that does not depend on where they were found."""
         pairs = pairs.at((pairs.i * n + pairs.j).argsort())
-        return cls(*pairs, pairs.i.bincount(minlength=n))
+        return cls(*pairs, _counted(pairs.i, n))
 
-    def within(self, sq_reach: Tensor) -> DirectedPairs:
-        """The pairs that may be within a smaller reach (n,)."""
-        at = (self.sq_lower <= sq_reach[self.row]).nonzero()[:, 0]
-        row = self.row[at]
-        size = row.bincount(minlength=len(self.size))
-        return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
+    def nearest(self, k: int) -> DirectedPairs:
+        """The pairs that may be among the `k` nearest of their row, or as near."""
+        _, highest = self.limits(k)
+        at = (self.sq_lower <= highest[self.row, -1]).nonzero()[:, 0]
+        row, n = self.row[at], len(self.size)
+        return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], _counted(row, n))
 
     def positions(self, values: Tensor, k: int) -> Tensor:
         """Positions of the k smallest `values` (p,) of each row, ascending, (n, k); p where a row has fewer."""
@@ -99,13 +99,22 @@ class DirectedPairs:
         """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
         return pad(values, (0, 1), value=torch.inf)[self.positions(values, k)]
 
+    def limits(self, most: int) -> tuple[Tensor, Tensor]:
+        """Lower and upper bounds on the k-th smallest squared distance of each row for k = 1 to `most`, (n, most).
+
+        The k pairs with the smallest lower bounds are within the largest of their upper bounds.
+        """
+        at = self.positions(self.sq_lower, most)
+        lower, upper = (pad(bound, (0, 1), value=torch.inf)[at] for bound in (self.sq_lower, self.sq_upper))
+        return lower, upper.cummax(dim=1).values
+
     def resolved(self, features: Tensor, ks: Sequence[int], search: Search) -> DirectedPairs:
         """Verify pairs until the k-th smallest lower bound of each row is the k-th squared distance, for all `ks`.
 
-        It lies between the k-th smallest lower and the k-th smallest upper bound. A pair whose bounds are both
-        on one side of this interval needs no verification: its lower bound does not change the value.
+        A pair whose bounds are both on one side of the limits of this distance needs no verification: its lower bound does not
+        change the value.
         """
-        lowest, highest = self.smallest(self.sq_lower, max(ks)), self.smallest(self.sq_upper, max(ks))
+        lowest, highest = self.limits(max(ks))
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
         for k in ks:
             is_open |= (self.sq_lower <= highest[self.row, k - 1]) & (
@@ -121,8 +130,8 @@ class DirectedPairs:
             of_row = radii[self.row]
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
         sq = self._verified(features, is_open, search).sq_lower
-        contained = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
-        return torch.stack([others.bincount(minlength=len(self.size)) for others in contained])
+        contained = torch.stack([inside(sq, radii[self.row]) for radii in sq_radii]).long()
+        return contained.new_zeros(len(sq_radii), len(self.size)).index_add_(1, self.other, contained)
 
     def _verified(self, features: Tensor, is_open: Tensor, search: Search) -> DirectedPairs:
         at = is_open.nonzero()[:, 0]
@@ -134,6 +143,11 @@ class DirectedPairs:
         )
         sq_lower[at] = sq_upper[at] = exact
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
+
+
+def _counted(rows: Tensor, n: int) -> Tensor:
+    """How often each of n rows occurs in `rows` (p,), without a synchronization with a GPU."""
+    return rows.new_zeros(n).index_add_(0, rows, torch.ones_like(rows))
 
 
 _MARGIN = 7  # rows beyond k that are computed for a first reach
@@ -215,8 +229,8 @@ def _among_all(
             nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
         sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
         # So that they hold the nearest by `near_sq_distances`, too
-        wide = bounds_of_differences(bounds_of_differences(sq_reach, d)[1], d)[1]
-        at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide.where(sq_reach >= 0, -torch.inf)))
+        wide = widened(sq_reach, d)
+        at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide))
         i, sq_lower = part_of(block, at), coordinates.sq_lower(keys)
         pairs = Pairs(i, j, sq_lower, sq_lower + coordinates.sq_gap(i, others.coordinates, j))
         if margin or len(i) > (_MANY + 4 * k) * len(sq_reach):
@@ -437,17 +451,9 @@ def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
     return Pairs(pairs.i[order], pairs.j[order], sq[order], sq[order])
 
 
-_MAX_ELEMENTS, _MIN_WIDTH = 2**26, 64  # up to this size a GPU computes all distances
-
-
 def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Search) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points.features) - 1)
-    everything = torch.arange(len(x), device=x.device)
-    if x.device.type != "cpu" and len(rows) * len(x) * max(x.shape[1], _MIN_WIDTH) <= _MAX_ELEMENTS:
-        sq = near_sq_distances(x, x, rows.repeat_interleave(len(x)), everything.repeat(len(rows)))
-        sq, order = sq.view(len(rows), len(x)).scatter_(1, rows[:, None], torch.inf).sort(dim=1, stable=True)
-        return NeighborLists(order[:, :length], sq[:, :length])
     queries = points.projection.place(x[rows])
     pairs, _ = near_pairs(queries, length, search, points, rows)
     sq = search.map_pairs(near_sq_distances, queries.features, x, pairs.i, pairs.j)
