@@ -204,3 +204,16 @@ def test_copies_are_resolved_without_verification(kind, rng, verified):
     (x,) = place(rng.normal(size=(6, 50)).astype(np.float32).repeat(20, axis=0), kind=kind)
     assert not sq_radii(x, [5]).any()
     assert sum(verified) < 3 * 120 * 7
+
+
+@pytest.mark.parametrize("plan", ["all pairs", "sweep"])
+def test_rows_without_coordinates_cost_only_their_own_distances(plan, rng, verified, recorded):
+    computed = recorded(2, "nearest.bounds_of_pairs")
+    features = rng.normal(size=(300, 8)).astype(np.float32)
+    features[:5] = 1e30
+    (points,) = place(features)
+    assert torch.equal(
+        sq_radii(points, [3], engine=Engine(plan=plan))[:, 5:],
+        torch.from_numpy(oracle.kth_sq_distances(features, [3])[:, 5:]),
+    )
+    assert sum(verified) + sum(computed) < 30 * 300
