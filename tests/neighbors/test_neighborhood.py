@@ -20,6 +20,7 @@ from search_cases import (
 from genpr.neighbors import nearest
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood, sq_radii_of
+from genpr.neighbors.distance import near_sq_distances
 from genpr.neighbors.engine import CPU, ENGINE, Engine
 
 BALLS = (BallKind(1), BallKind(3), BallKind(5), BallKind(3, clipped=True), BallKind(5, clipped=True))
@@ -217,3 +218,22 @@ def test_rows_without_coordinates_cost_only_their_own_distances(plan, rng, verif
         torch.from_numpy(oracle.kth_sq_distances(features, [3])[:, 5:]),
     )
     assert sum(verified) + sum(computed) < 30 * 300
+
+
+@pytest.mark.parametrize("plan", ["all pairs", "sweep"])
+def test_all_rows_at_the_distance_of_the_kth_are_kept_where_there_are_many(plan, monkeypatch):
+    monkeypatch.setattr(nearest, "_CROWD", 10)
+    features = np.eye(60, dtype=np.float32)  # all equally far from each other
+    check(features, place(features)[0], keep=9, engine=Engine(8, 8, plan=plan))
+
+
+@pytest.mark.parametrize("plan", ["all pairs", "sweep"])
+def test_lists_hold_the_nearest_by_their_own_distances(plan, rng):
+    features = rng.normal(size=(400, 64))
+    features *= 1 + 1e-7 * rng.normal(size=(400, 1))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)  # all almost equally far from the first
+    features[0] = 0
+    (points,) = place(features.astype(np.float32))
+    lists = Neighborhood.from_points(points, [BallKind(3)], keep=20, engine=Engine(plan=plan)).lists
+    sq = near_sq_distances(points.features, points.features, torch.zeros(399).long(), torch.arange(1, 400))
+    assert lists.sq[0].tolist() == sq.sort().values[:20].tolist()
