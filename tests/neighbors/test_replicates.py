@@ -339,3 +339,9 @@ def test_only_lists_that_are_too_short_are_extended(rng, recorded):
         side = resampled(points, stream=0, listed=listed)
         replicate_counts(side, side, [CountRequest("real", BallKind(3), "owners")])
         assert least <= sum(searched) <= most
+
+
+def test_sets_are_counted_again_for_other_requests(rng):
+    sides = both_sides(whole_numbers(rng, 60, 4), whole_numbers(rng, 50, 4), 40)
+    for requests in ([REQUESTS[0]], [*REQUESTS, *OWN], [REQUESTS[0]]):
+        assert_counts(*sides, replicate_counts(*sides, requests))
