@@ -72,8 +72,8 @@ class Coordinates(ABC):
         return self.at(slice(0, len(self.slack)))
 
     def lowest(self, sq_reach: Tensor) -> Tensor:
-        """The least keys of pairs within a reach in the unit of the features, float64."""
-        return (sq_reach * (-0.5 * self.scale**2)).clamp_(min=NO_FLOOR)
+        """The least keys of pairs within a reach in the unit of the features, float32: what reaches a number reaches its rounded value."""
+        return (sq_reach * (-0.5 * self.scale**2)).clamp_(min=NO_FLOOR).float()
 
     def sq_lower(self, keys: Tensor) -> Tensor:
         """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""

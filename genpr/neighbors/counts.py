@@ -309,8 +309,9 @@ def cross_counts(
     def consume(pairs: Pairs) -> None:
         for consumer in consumers:
             consumer.consume(pairs)
-        near = pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j])
-        pairs = pairs.at(near.nonzero()[:, 0])
+        if consumers:  # whose reaches may be larger
+            near = pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j])
+            pairs = pairs.at(near.nonzero()[:, 0])
         sq_radii = torch.cat([of_real[:, pairs.i], of_fake[:, pairs.j]])
         inside = _inside(real.features, fake.features, pairs, sq_radii, ties)
         counts, smallest = per_thread.own

@@ -219,12 +219,11 @@ class Tiles:
     def at_least(
         self, keys: Tensor, of_rows: Tensor, of_columns: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Row, column and key of all `keys` (r, c) that reach the threshold of their row (r,) or of their column (c,), float64.
+        """Row, column and key of all `keys` (r, c) that reach the threshold of their row (r,) or of their column (c,), float32.
 
-        A float32 key that reaches a threshold also reaches the rounded one. On a CPU, NumPy finds few values among many several
-        times faster than torch.
+        On a CPU, NumPy finds few values among many several times faster than torch.
         """
-        by_row, by_column = of_rows.float()[:, None], None if of_columns is None else of_columns.float()
+        by_row, by_column = of_rows[:, None], of_columns
         if self.masks is None:
             is_above = keys >= by_row
             i, j = (is_above if by_column is None else is_above | (keys >= by_column)).nonzero().unbind(dim=1)

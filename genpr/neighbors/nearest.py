@@ -157,8 +157,7 @@ _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns that are searched for rows with too few others in their block
 # In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless they are
 # searched first, the sweep finds half of all its pairs in their block.
-_CENTRAL, _CENTRAL_OF = 128, 2**14
-_CENTRAL_ELEMENTS = 2**21  # elements at once
+_CENTRAL = 128
 _MASSES = 2**15  # pairs at once
 _SPREAD_JOINED, _SPREAD_SHARE = 4096, 32  # columns for a first reach in large tiles: 4,096 or one row in 32
 _MANY = 64  # pairs of a row, beyond 4 k, from which on differences reduce them
@@ -196,12 +195,11 @@ def _compares_all(rows: IndexedPoints, points: IndexedPoints | None, search: Sea
     if coordinates.residual is not None:  # the coordinates were chosen for a sweep
         return False
     n, total = len(rows.features), len((points or rows).features)
-    of_pair, tested = (
-        profile.per_term * coordinates.width + profile.per_pair,
-        total / (2 - (points is not None)),
+    of_pair = profile.per_term * coordinates.width + profile.per_pair
+    swept = min(total, profile.first_columns) + total / (2 if points is None else 1)
+    return (
+        n * total * (of_pair + profile.per_key) <= n * (swept * of_pair + profile.per_row) + profile.per_sweep
     )
-    sweep = (min(total, profile.first_columns) + tested) * of_pair + profile.per_row
-    return n * total * (of_pair + profile.per_key) <= n * sweep + profile.per_sweep
 
 
 def _among_all(
@@ -213,11 +211,8 @@ def _among_all(
     if points is None:
         own = torch.arange(n, device=device)
     margin = 0 if coordinates.residual is None else _MARGIN
-    count, every, most = (
-        min(k + margin, total - (own is not None)),
-        slice(0, total),
-        profile_of(device).max_pairs,
-    )
+    count, every = min(k + margin, total - (own is not None)), slice(0, total)
+    most = profile_of(device).max_pairs
     some = search.rows_per_thread(n, total, coordinates.width)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
 
@@ -346,7 +341,11 @@ def _first_reach(
     if is_wide:  # a large tile gives every row a reach that about 60 rows are within
         some = max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k)
     elif points is None:
-        limit, some, central = few, max(_SPREAD_ROWS, 2 * k), _central(rows)
+        limit, some = few, max(_SPREAD_ROWS, 2 * k)
+        norms = (
+            coordinates.half_floors + coordinates.slack
+        )  # of coordinates relative to the center, squared and halved, nearly
+        central = norms.topk(min(_CENTRAL, total), largest=False).indices
     spread = evenly_spaced(total, some, device)
     most = min(total, max(some, few, _AROUND * k) + _CENTRAL)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, limit, most, whole=True))
@@ -372,18 +371,6 @@ def _first_reach(
         return sq_reach, copies
     place = torch.cat([block for block in blocks if isinstance(block, Tensor)]).argsort()
     return sq_reach[place], copies[place]
-
-
-def _central(points: IndexedPoints) -> Tensor:
-    """Indices of rows near the center, from a sample if there are many rows."""
-    sample = evenly_spaced(len(points.features), _CENTRAL_OF, points.features.device)
-    norms = torch.empty(len(sample), dtype=torch.float32, device=points.features.device)
-    step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
-    for start in range(0, len(sample), step):
-        block = slice(start, start + step)
-        moved = points.features[sample[block]].float() - points.projection.center
-        norms[block] = moved.square_().sum(dim=1)
-    return sample[norms.topk(min(_CENTRAL, len(sample)), largest=False).indices]
 
 
 def _near(block: Tensor, rows: IndexedPoints, points: IndexedPoints | None, k: int, spread: Tensor) -> Tensor:
@@ -435,7 +422,7 @@ def nearest_between(
 
 def _without_crowds(pairs: Pairs, x: Tensor, y: Tensor, k: int) -> Pairs:
     """The same pairs, or the k nearest of each row if many points are at one distance, as on a lattice, which no bounds can order."""
-    if len(pairs.i) < max(_CROWD, 2 * k * len(torch.unique(pairs.i))):
+    if len(pairs.i) < _CROWD or len(pairs.i) < 2 * k * len(torch.unique(pairs.i)):
         return pairs
     return _first_k(pairs, of_pairs(sq_distances, x, y, pairs.i, pairs.j), k)
 

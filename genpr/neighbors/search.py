@@ -207,9 +207,8 @@ class _Scanner:
     columns: IndexedPoints
     row_sq_reach: Tensor
     column_sq_reach: Tensor
-    place: (
-        Tensor | None
-    )  # (n,) of each row in all blocks, where rows are searched among themselves: a pair is found once
+    # (n,) of each row in all blocks, where rows are searched among themselves: a pair is found by the row that comes first
+    place: Tensor | None
     search: Search
     waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     held: int = 0  # pairs that wait
@@ -223,13 +222,13 @@ class _Scanner:
         """Pairs of `block` with `columns`, and those kept; unless `is_last`, a few are kept for later."""
         keys_of_block, most = self.rows.coordinates.keys_of(block, tiles), profile_of(self.device).min_pairs
         lowest = self.rows.coordinates.lowest
+        of_rows, of_columns = lowest(self.row_sq_reach[block]), lowest(self.column_sq_reach)
 
         def find(some: slice) -> None:
             tile = part_of(columns, some)
             with self.search.together():
                 keys = keys_of_block(self.columns.coordinates, tile)
-            thresholds = lowest(self.row_sq_reach[block]), lowest(self.column_sq_reach[tile])
-            i, j, keys = tiles.at_least(keys, *thresholds)
+            i, j, keys = tiles.at_least(keys, of_rows, of_columns[tile])
             self.waiting.append((part_of(block, i), part_of(tile, j), keys))
             self.held += len(i)
 
