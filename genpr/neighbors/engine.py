@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
-_ALWAYS_HELD = 2**22  # bytes of a tile; reading free memory costs more than smaller tiles
+_ALWAYS_HELD = 2**24  # bytes of a tile; reading free memory costs more than smaller tiles
 _SHARED = 2**32  # terms of products from which on threads divide the rows
 
 
