@@ -79,14 +79,13 @@ class DeviceProfile:
     has_directions: bool  # whether few directions and clusters may be cheaper than all coordinates
     # pairs per row from which on float32 differences of pairs, which a GPU computes as slowly as the definition, shrink reaches
     differences_from: int
-    # nanoseconds, of which only ratios matter: of a pair in a matrix product, per term; besides, in a tile, and in held keys;
-    # of a row in a sweep; and of any sweep
     first_columns: int  # compared with a row for its first reach in a sweep
-    per_term: float
-    per_pair: float
-    per_key: float
-    per_row: float
-    per_sweep: float
+    # Costs in nanoseconds, of which only ratios matter
+    per_term: float  # of a term of a product
+    per_pair: float  # of a pair in a tile, besides its product
+    per_key: float  # of a pair whose key is held, besides
+    per_row: float  # of a row of a sweep
+    per_sweep: float  # of any sweep
 
 
 # Gathered rows should stay in the cache of a CPU core: 256 pairs of 2048 features took 5.6 us a pair, 4096
@@ -207,10 +206,8 @@ class Tiles:
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
         """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32."""
-        if left.dtype == torch.float16:
+        if self.memory is None or left.dtype == torch.float16:
             return products_in_float32(left, right)
-        if self.memory is None:
-            return left @ right.T
         if len(left) * len(right) > len(self.memory):  # this thread got less memory than the first
             raise MemoryError
         out = self.memory[: len(left) * len(right)].view(len(left), len(right))

@@ -185,9 +185,8 @@ _CHOSEN = "search within %d x %d features: %s"
 _SAMPLED = 4096  # maximum rows that directions are fitted to, and as many for their evaluation
 _SAMPLE_QUERIES = 128  # rows whose candidates are counted
 _MIN_ROWS = 2500  # smaller sets use all coordinates, which cost less there (docs/scaling.md)
-_MIN_SPREAD = (
-    1 / 16
-)  # of the mean squared norm, below which coordinates relative to another center are more precise
+# Of the mean squared norm, below which coordinates relative to another center are more precise
+_MIN_SPREAD = 1 / 16
 _MIN_SAMPLE = 64  # rows of a sample that are not outliers
 
 # Nanoseconds of a pair that is verified, of a choice of a projection, and of a row that is placed in it
@@ -337,11 +336,8 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
 def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
     """The directions with the lowest cost per pair of rows, or None for all coordinates."""
     d = fitted.rows.shape[1]
-    best, best_cost, shares = (
-        None,
-        _cost(d, judged.candidate_share(judged.rows), d),
-        list[tuple[int, float]](),
-    )
+    best, best_cost = None, _cost(d, judged.candidate_share(judged.rows), d)
+    shares = list[tuple[int, float]]()
     for stage in _WIDTHS:
         widths = [width for width in stage if width <= min(d // 2, len(fitted.rows) // 2)]
         if not widths or (shares and _cost(widths[0], _extrapolated(shares, widths[0]), d) >= best_cost):
@@ -361,7 +357,7 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
 def _extrapolated(shares: list[tuple[int, float]], width: int) -> float:
     """The share of candidates expected with `width` directions: it falls about as a power of their number."""
     (first, one), (last, other) = shares[0], shares[-1]
-    if last == first or not other:
+    if last == first or not one or not other:
         return other
     return float(other * (other / one) ** (math.log(width / last) / math.log(last / first)))
 
