@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from functools import cache, wraps
 from numbers import Integral
@@ -116,7 +117,9 @@ def check_features(features: object, name: str) -> Tensor:
         chunk = slice(start, start + step)
         check_integers(original[chunk], name)
         some = converted[chunk]
-        if some.numel() and not (some.amin().isfinite() and some.amax().isfinite()):  # NaN is both
+        if some.numel() and not all(
+            math.isfinite(float(each)) for each in (some.amin(), some.amax())
+        ):  # NaN is both
             bad = ~some.isfinite()
             row, column = bad.nonzero()[0].tolist()
             value, at = (

@@ -52,7 +52,7 @@ def probe(d: int, rows: int) -> Rows:
         "torch, python": f"{torch.__version__}, {sys.version.split()[0]}",
     }
     torch.backends.cuda.matmul.allow_tf32 = True  # a user's setting, which the guard has to undo
-    with plain_arithmetic(CUDA):
+    with plain_arithmetic():
         single, half = _single_error(), _half_error(d, rows)
         facts |= _rates(d, rows)
     yield single <= 1, {"fact": "error of float32 products over the IEEE bound", "value": single}

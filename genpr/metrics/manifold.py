@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,9 +28,9 @@ from genpr.metrics.neighbor_metrics import needed_balls
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Memberships, Neighborhood, cross_counts
+from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import square_roots
-from genpr.neighbors.engine import PairProgress, progress_counter
+from genpr.neighbors.engine import Advance, PairProgress, no_advance, plain_arithmetic, progress_counter
 from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import NeighborLists
 from genpr.runtime import resolve_device
@@ -81,7 +81,9 @@ class KNNManifold:
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
         return cls(
-            Neighborhood.from_features(checked.to(choose_device(features, device)), [BallKind(k)], ties=ties)
+            Neighborhood.from_features(
+                checked.to(choose_device(features, device)), [BallKind(k)], ties=ties, counts_degrees=False
+            )
         )
 
     def __len__(self) -> int:
@@ -313,29 +315,25 @@ def _scores(
     check_ties(ties)
     own = {"metrics": [*metrics], "k": k, "ties": ties}
     current_communicator().check_same(own, "arguments")
+    advance: Advance = no_advance
+    real_balls, fake_balls = needed_balls(dict.fromkeys(metrics, k))
     if isinstance(real, KNNManifold):
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
-        balls, checked_fake = real.balls, fake
+        balls, checked_fake = real.balls, check_features(fake, "fake")
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
         advance = progress_counter(len(checked_real) * (len(checked_real) - 1) // 2, progress)
-        balls = Neighborhood.from_features(checked_real, [BallKind(k)], ties=ties, advance=advance)
-    counts = memberships_of(balls, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+    with plain_arithmetic():
+        if not isinstance(real, KNNManifold):
+            balls = Neighborhood.from_features(
+                checked_real, real_balls, ties=ties, counts_degrees=False, advance=advance
+            )
+        m = len(checked_fake)
+        pairs = len(balls.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
+        advance = progress_counter(pairs, progress)
+        fakes = balls.of_fakes(checked_fake, fake_balls, counts_degrees=False, advance=advance)
+        counts = balls.count(fakes, real_balls, advance=advance)
     return {name: BALLS[name].value(counts, k) for name in metrics}
-
-
-def memberships_of(
-    real: Neighborhood, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
-) -> Memberships:
-    """The counts of ball memberships, image by image, that the metrics in `ks` need, each with its own k."""
-    real_balls, fake_balls = needed_balls(ks)
-    real.rows_of(real_balls)  # an error should come before any search
-    checked = check_features(fake, "fake")
-    m = len(checked)
-    pairs = len(real.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
-    advance = progress_counter(pairs, progress)
-    fakes = real.of_fakes(checked, fake_balls, advance=advance)
-    return real.count(fakes, real_balls, advance=advance)

@@ -227,6 +227,7 @@ class JointNeighbors:
             choose_projection(features, length).place(features),
             [BallKind(1)],
             keep=length,
+            counts_degrees=False,
             advance=progress_counter(n * (n - 1) // 2, progress),
         )
         sq = neighborhood.lists.sq.cpu().numpy()

@@ -49,7 +49,7 @@ def sample_rows(
     inside, dense, covered, rare, real_like = (BallKind(ks[metric.name]) for metric in each)
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
     advance = progress_counter((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
-    own = Neighborhood.from_points(real.points, balls, ties=real.ties, advance=advance)
+    own = Neighborhood.from_points(real.points, balls, ties=real.ties, counts_degrees=False, advance=advance)
     counts = cross_counts(
         real.points,
         fake,

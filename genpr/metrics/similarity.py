@@ -113,7 +113,7 @@ class RankCounter:
     def count_all(self, progress: PairProgress | None) -> None:
         """Against all candidates."""
         advance = progress_counter(self._scorer.shape[0] * self._scorer.shape[1], progress)
-        with plain_arithmetic(self._scorer.device):
+        with plain_arithmetic():
             for rows, first, values in self._scorer.tiles():
                 for items in self._items(rows):
                     self._count(items, rows.start, first, values)

@@ -50,6 +50,7 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.distance import of_pairs, sq_differences_at, sq_distances
+from genpr.neighbors.engine import places
 
 _U = 2.0**-24
 _T = 2.0**-21
@@ -67,7 +68,7 @@ class Representation:
 
     coordinates: Tensor  # q, (n, w) float32 or float16; zero for rows that it cannot hold
     slack: Tensor  # (n,) float64, infinite for those rows
-    residual: Tensor  # r, rounded upwards, (n,) float64
+    residual: Tensor | None  # r, rounded upwards, (n,) float64; None if all is in the coordinates
     half_floors: Tensor  # (n,) float32
 
 
@@ -87,22 +88,26 @@ def represent(
     if basis is None:
         moved = torch.sub(features, center, out=out).mul_(scale)
         sq_norms = sq_norms_of(moved)
-        error = sq_norms.sqrt() * (1.001 * _U)
-        residual = torch.zeros_like(sq_norms)
+        width, e = moved.shape[1], 1.001 * _U  # error of a row, relative to its norm
+        slack = sq_norms * (slack_factor(width + 8) + _T + 2 * e + e**2 / _T) + width * 2.0**-120
+        residual = None
     else:
         moved, error, residual = _project(features, center, scale, basis, tolerance, memory)
         moved = moved if out is None else out.copy_(moved)
         sq_norms = sq_norms_of(moved)
-    width = moved.shape[1]
-    slack = sq_norms * (slack_factor(width + 8) + _T)
-    slack += 2 * error * sq_norms.sqrt() + error**2 / _T + width * 2.0**-120
-    too_far = ~((sq_norms <= _MAX_NORM**2) & slack.isfinite())
-    at_center = sq_norms == 0
-    if (too_far | at_center).any():
-        at = at_center.nonzero()[:, 0]
+        width = moved.shape[1]
+        slack = sq_norms * (slack_factor(width + 8) + _T)
+        slack += 2 * error * sq_norms.sqrt() + error**2 / _T + width * 2.0**-120
+    is_usual = (sq_norms <= _MAX_NORM**2) & (sq_norms > 0) & (slack < torch.inf)
+    if not is_usual.all():
+        at = places(sq_norms == 0)
         differs = (features[at] != center).any(dim=1)
-        slack[at], residual[at] = slack[at] * differs, residual[at] * differs
-        slack[too_far], residual[too_far], sq_norms[too_far], moved[too_far] = torch.inf, 0, 0, 0
+        too_far = ~((sq_norms <= _MAX_NORM**2) & slack.isfinite())
+        slack[at] *= differs
+        slack[too_far], sq_norms[too_far], moved[too_far] = torch.inf, 0, 0
+        if residual is not None:
+            residual[at] *= differs
+            residual[too_far] = 0
     return Representation(moved, slack, residual, _half_floors(sq_norms, slack))
 
 
@@ -146,7 +151,7 @@ def represent_half(
     too_far |= slack.isnan()  # zero times an infinite gamma
     slack.masked_fill_(too_far, torch.inf)
     rounded = rounded if out is None else out.copy_(rounded)
-    return Representation(rounded, slack, torch.zeros_like(slack), _half_floors(whole, slack))
+    return Representation(rounded, slack, None, _half_floors(whole, slack))
 
 
 def _project(
@@ -212,7 +217,7 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
     """
     d, (rows, i_among), (columns, j_among) = x.shape[1], _distinct(i, len(x)), _distinct(j, len(y))
     if len(i) * _PAIRS_PER_PRODUCT > len(rows) * len(columns):
-        i, j = i_among[i], j_among[j]
+        i, j = i_among.index_select(0, i), j_among.index_select(0, j)
         origin = x[
             rows[0]
         ].double()  # one of the rows: if they are all copies, everything below is exactly zero
@@ -222,7 +227,7 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
         slack = (left_sq[i] + right_sq[j]) * slack_factor(d + 8 + d.bit_length(), 2.0**-53)
         return sq - slack, sq + slack
     lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), d)
-    unknown = upper.isinf().nonzero()[:, 0]
+    unknown = places(upper.isinf())
     if len(unknown):
         lower[unknown] = upper[unknown] = of_pairs(sq_distances, x, y, i[unknown], j[unknown])
     return lower, upper
@@ -256,7 +261,7 @@ def _distinct(index: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The distinct values of `index`, and a table (n,) of their positions among these."""
     is_there = torch.zeros(n, dtype=torch.bool, device=index.device)
     is_there[index] = True
-    values = is_there.nonzero()[:, 0]
+    values = places(is_there)
     positions = torch.empty(n, dtype=torch.int64, device=index.device)
     positions[values] = torch.arange(len(values), device=index.device)
     return values, positions

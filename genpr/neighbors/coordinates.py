@@ -20,7 +20,7 @@ from genpr.neighbors.bounds import (
     represent_half,
 )
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import ENGINE, PerThread, Tiles, in_steps, profile_of
+from genpr.neighbors.engine import ENGINE, PerThread, Tiles, in_steps, places, profile_of
 
 Index = Tensor | slice
 """Some rows: their indices (p,), or consecutive rows from a start to a stop, which are read without a copy."""
@@ -33,7 +33,7 @@ def part_of(rows: Index, at: slice) -> Index: ...
 def part_of(rows: Index, at: Index) -> Index:
     """The `rows` at positions."""
     if isinstance(rows, Tensor):
-        return rows[at]
+        return rows.index_select(0, at) if isinstance(at, Tensor) and at.ndim == 1 else rows[at]
     return at + rows.start if isinstance(at, Tensor) else slice(rows.start + at.start, rows.start + at.stop)
 
 
@@ -81,10 +81,10 @@ class Coordinates(ABC):
 
     def sq_gap(self, rows: Tensor, others: Coordinates, columns: Tensor) -> Tensor:
         """Upper minus lower bounds of `rows` with `columns` of `others`, in the unit of the features, (p,) float64."""
-        gap = 2 * (self.slack[rows] + others.slack[columns])
+        gap = (self.slack.take(rows) + others.slack.take(columns)).mul_(2 / self.scale**2)
         if self.residual is not None and others.residual is not None:
-            gap = gap + 4 * self.residual[rows] * others.residual[columns]
-        return gap / self.scale**2
+            gap += self.residual.take(rows) * others.residual.take(columns) * (4 / self.scale**2)
+        return gap
 
     def nearest(
         self, keys: Tensor, block: Index, others: Coordinates, columns: Index, count: int
@@ -93,7 +93,7 @@ class Coordinates(ABC):
 
         A row that coordinates cannot represent is near to all others by its keys, and tells nothing.
         """
-        unknown = others.slack[columns].isinf().nonzero()[:, 0]
+        unknown = places(others.slack[columns].isinf())
         if len(unknown):
             keys = keys.index_fill(1, unknown, -torch.inf)
         values, at = keys.topk(count, dim=1)
@@ -137,6 +137,7 @@ class ProjectedCoordinates(Coordinates):
         def put(block: slice) -> None:
             out = augmented[block, :-2]
             some = represent(features[block], center, scale, basis, tolerance, out, memory.own)
+            assert some.residual is not None
             slack[block], residual[block] = some.slack, some.residual
             half_floors[block] = some.half_floors
 
@@ -230,7 +231,9 @@ class RoundedCoordinates(Coordinates):
         rows, floors = self.at(block), self.half_floors[block][:, None]
 
         def keys(others: Coordinates, columns: Index) -> Tensor:
-            products = tiles.products(rows, others.at(columns))
+            products = tiles.products(
+                rows, rows if others is self and columns is block else others.at(columns)
+            )
             return products.sub_(others.half_floors[columns]).sub_(floors)
 
         return keys

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from genpr.neighbors.engine import (
     PerThread,
     Search,
     no_advance,
+    places,
     plain_arithmetic,
     profile_of,
 )
@@ -96,15 +98,18 @@ class Neighborhood:
         *,
         ties: Ties = "closed",
         keep: int = 0,
+        counts_degrees: bool = True,
         advance: Advance = no_advance,
     ) -> Neighborhood:
         """Balls around (n, d) `features`, in the projection in which they are found at the lowest cost.
 
         It is chosen for the largest k of the `balls`; a choice for longer lists costs more than it saves.
         """
-        with plain_arithmetic(features.device):
-            projection = choose_projection(features, max(balls).k if balls else _DEFAULT_K)
-            return cls.from_points(projection.place(features), balls, ties=ties, keep=keep, advance=advance)
+        with plain_arithmetic():
+            points = choose_projection(features, max(balls).k if balls else _DEFAULT_K).place(features)
+            return cls.from_points(
+                points, balls, ties=ties, keep=keep, counts_degrees=counts_degrees, advance=advance
+            )
 
     @classmethod
     def from_points(
@@ -114,30 +119,36 @@ class Neighborhood:
         *,
         ties: Ties = "closed",
         keep: int = 0,
+        counts_degrees: bool = True,
         engine: Engine = ENGINE,
         advance: Advance = no_advance,
     ) -> Neighborhood:
-        """Balls around indexed points, all found in one search; `keep` is the length of the lists."""
+        """Balls around indexed points, all found in one search; `keep` is the length of the lists.
+
+        `counts_degrees` is whether in-degrees are computed.
+        """
         features, keep, balls = points.features, min(keep, len(points.features) - 1), tuple(balls)
         if not balls:
             nothing = torch.empty(0, len(points.features), dtype=torch.float64, device=points.features.device)
             return cls(points, balls, ties, nothing, None, NeighborLists.none(features))
         ks = sorted({ball.k for ball in balls})
-        if ties == "strict":
+        if ties == "strict" and counts_degrees:
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points.features))})
         most = max(keep, *ks)
         inputs = {"features": points, "balls": balls, "ties": ties, "keep": keep}
         with engine.search(points.features.device, advance, **inputs) as search:
-            pairs, copies = near_pairs(points, most, search)
-            near = DirectedPairs.grouped(pairs, len(features))
+            near, copies = near_pairs(points, most, search)
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
                 near = near.nearest(ks[-1])
-            near = near.resolved(features, ks, search)
-            table = near.smallest(near.sq_lower, ks[-1]).masked_fill_(settled[:, None], 0)
-            sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
-            without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
+            near, kth = near.resolved(features, ks, search)
+            for each in kth.values():
+                each.masked_fill_(settled, 0)
+            sq_radii = torch.stack([sq_radii_of(ball, kth[ball.k]) for ball in balls])
+            if not counts_degrees:
+                return cls(points, balls, ties, sq_radii, None, lists)
+            without = sq_radii if ties == "closed" else _sq_radii_without_one(kth, balls)
             in_degrees = near.in_degrees(features, without, ties, search)
             if ties == "closed" and settled.any():
                 in_degrees += _settled_copies(features, settled)
@@ -159,19 +170,25 @@ class Neighborhood:
             raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
 
     def of_fakes(
-        self, fake: Tensor, balls: Sequence[BallKind], *, keep: int = 0, advance: Advance = no_advance
+        self,
+        fake: Tensor,
+        balls: Sequence[BallKind],
+        *,
+        keep: int = 0,
+        counts_degrees: bool = True,
+        advance: Advance = no_advance,
     ) -> Neighborhood:
         """Fakes (m, d) in the projection of these reals, with `balls` around them."""
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        with plain_arithmetic(self.points.features.device):
+        with plain_arithmetic():
             points = self.points.projection.place(fake.to(self.points.features.device))
             # Collapsed fakes far from the reals need a finer projection for their own balls.
-            if not balls or is_suitable(points, max(balls).k):
-                return Neighborhood.from_points(points, balls, ties=self.ties, keep=keep, advance=advance)
-            own = Neighborhood.from_features(
-                points.features, balls, ties=self.ties, keep=keep, advance=advance
-            )
+            is_near = not balls or is_suitable(points, max(balls).k)
+            fitted = partial(Neighborhood.from_points, points)
+            if not is_near:
+                fitted = partial(Neighborhood.from_features, points.features)
+            own = fitted(balls, ties=self.ties, keep=keep, counts_degrees=counts_degrees, advance=advance)
         return replace(own, points=points)
 
     def count(
@@ -235,13 +252,12 @@ def _on_cpu(tables: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [None if table is None else next(parts).view(table.shape) for table in tables]
 
 
-def _sq_radii_without_one(table: Tensor, balls: Sequence[BallKind]) -> Tensor:
+def _sq_radii_without_one(kth: Mapping[int, Tensor], balls: Sequence[BallKind]) -> Tensor:
     """Squared radii (len(balls), n) of the balls if one row inside of them were not part of the set."""
     radii = []
     for ball in balls:
-        own = table[:, ball.k - 1]
-        has_next = ball.k < table.shape[1]
-        longer = table[:, ball.k] if has_next else torch.full_like(own, torch.inf)
+        own = kth[ball.k]
+        longer = kth.get(ball.k + 1, torch.full_like(own, torch.inf))
         radii.append(longer.clamp(max=float(sq_radii_of(ball, own).max())) if ball.clipped else longer)
     return torch.stack(radii)
 
@@ -310,9 +326,11 @@ def cross_counts(
         for consumer in consumers:
             consumer.consume(pairs)
         if consumers:  # whose reaches may be larger
-            near = pairs.sq_lower <= torch.maximum(reaches[0][pairs.i], reaches[1][pairs.j])
-            pairs = pairs.at(near.nonzero()[:, 0])
-        sq_radii = torch.cat([of_real[:, pairs.i], of_fake[:, pairs.j]])
+            reach = torch.maximum(
+                *(each.index_select(0, at) for each, at in zip(reaches, pairs[:2], strict=True))
+            )
+            pairs = pairs.at(places(pairs.sq_lower <= reach))
+        sq_radii = torch.cat([of_real.index_select(1, pairs.i), of_fake.index_select(1, pairs.j)])
         inside = _inside(real.features, fake.features, pairs, sq_radii, ties)
         counts, smallest = per_thread.own
         for row, within in zip(counts, inside, strict=True):
@@ -349,12 +367,17 @@ def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) ->
     if not is_open.any():
         return inside
     for is_exact in (True,) if profile_of(x.device).differences_from else (False, True):
-        left = is_open.nonzero()[:, 0]
-        i, j = pairs.i[left], pairs.j[left]
+        left = places(is_open)
+        i, j, radii = (
+            pairs.i.index_select(0, left),
+            pairs.j.index_select(0, left),
+            sq_radii.index_select(1, left),
+        )
         if is_exact:
             sq_lower = sq_upper = of_pairs(sq_distances, x, y, i, j)
         else:
             sq_lower, sq_upper = bounds_of_pairs(x, y, i, j)
-        inside[:, left] = within(sq_upper, sq_radii[:, left])
-        is_open[left] = (within(sq_lower, sq_radii[:, left]) & ~inside[:, left]).any(dim=0)
+        is_inside = within(sq_upper, radii)
+        inside.index_copy_(1, left, is_inside)
+        is_open.index_copy_(0, left, (within(sq_lower, radii) & ~is_inside).any(dim=0))
     return inside

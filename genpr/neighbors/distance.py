@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.neighbors.engine import in_steps, profile_of
+from genpr.neighbors.engine import in_steps, places, profile_of
 
 
 def sq_distances(x: Tensor, y: Tensor, memory: Tensor | None = None) -> Tensor:
@@ -39,11 +39,10 @@ def _as_float64(x: Tensor, memory: Tensor | None) -> Tensor:
 
 def _summed(terms: Tensor) -> Tensor:
     """Sums (p,) of the rows of (p, d), which are overwritten, in the one order."""
-    width = terms.shape[1]
-    while width > 1:
+    while (width := terms.shape[1]) > 1:
         half = 1 << (width - 1).bit_length() - 1
-        terms[:, : width - half].add_(terms[:, half:width])  # the rest would be padding: zeros
-        width = half
+        terms, rest = torch.split(terms, [half, width - half], dim=1)
+        terms.narrow(1, 0, width - half).add_(rest)  # the rest of `rest` would be padding: zeros
     return terms[:, 0].clone()
 
 
@@ -76,7 +75,7 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Ten
     else:  # the order of a reduction depends on the number of rows there
         sq = of_pairs(lambda left, right, _: _summed(left.float().sub_(right).square_()), x, y, i, j)
     sq = sq.double()
-    beyond = (~sq.isfinite()).nonzero()[:, 0]
+    beyond = places(~sq.isfinite())
     if len(beyond):
         sq[beyond] = of_pairs(sq_distances, x, y, i[beyond], j[beyond], held)
     return sq

@@ -33,6 +33,11 @@ Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
 _ALWAYS_HELD = 2**24  # bytes of a tile; reading free memory costs more than smaller tiles
+WHOLE = 2**22  # elements of a tile of whole rows
+_PARTS, _MIN_PART = (
+    4,
+    128,
+)  # of the products of a set with itself, one after the other: number, and minimum rows
 _SHARED = 2**32  # terms of products from which on threads divide the rows
 
 
@@ -145,6 +150,11 @@ def profile_of(device: torch.device) -> DeviceProfile:
     return CPU if device.type == "cpu" else CUDA
 
 
+def places(mask: Tensor) -> Tensor:
+    """Indices where (p,) `mask` holds. On a CPU, NumPy finds them several times faster than torch."""
+    return mask.nonzero()[:, 0] if mask.is_cuda else torch.from_numpy(np.flatnonzero(mask.numpy()))
+
+
 def in_steps(
     work: Callable[[slice], _Result], count: int, step: int, device: torch.device
 ) -> Iterator[_Result]:
@@ -177,7 +187,7 @@ _is_plain: ContextVar[bool] = ContextVar("_is_plain", default=False)
 
 
 @contextmanager
-def plain_arithmetic(device: torch.device) -> Iterator[None]:
+def plain_arithmetic() -> Iterator[None]:
     """Compute float32 products as IEEE 754 defines them, which all bounds assume; a block within another costs nothing.
 
     The process may have enabled TF32, bfloat16 products on CPUs ("medium" precision), or autocast.
@@ -188,7 +198,7 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
     adapt_malloc()
     token = _is_plain.set(True)
     try:
-        with plain_state(), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with plain_state(), torch.no_grad():
             yield
     finally:
         _is_plain.reset(token)
@@ -205,13 +215,24 @@ class Tiles:
     masks: NDArray[np.bool_] | None = None
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
-        """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32."""
+        """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32.
+
+        If both are the same tensor, products below the diagonal are copies of those above.
+        """
         if self.memory is None or left.dtype == torch.float16:
             return products_in_float32(left, right)
         if len(left) * len(right) > len(self.memory):  # this thread got less memory than the first
             raise MemoryError
         out = self.memory[: len(left) * len(right)].view(len(left), len(right))
-        return torch.mm(left, right.T, out=out)
+        step = len(left)
+        if left is right:
+            step = max(_MIN_PART, -(-step // _PARTS))
+        for start in range(0, len(left), max(1, step)):
+            part, first = slice(start, start + step), start if left is right else 0
+            torch.mm(left[part], right[first:].T, out=out[part, first:])
+            if left is right:
+                out[start + step :, part] = out[part, start + step :].T
+        return out
 
     def at_least(
         self, keys: Tensor, of_rows: Tensor, of_columns: Tensor | None = None
@@ -232,7 +253,7 @@ class Tiles:
             np.greater_equal(keys.numpy(), by_column.numpy(), out=other)
             np.logical_or(mask, other, out=mask)
         at = torch.from_numpy(np.flatnonzero(mask))
-        return at // columns, at % columns, keys.flatten()[at]
+        return at // columns, at % columns, keys.flatten().index_select(0, at)
 
 
 def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
@@ -267,7 +288,7 @@ class Engine:
             own = {name: str(getattr(each, "content", each)) for name, each in inputs.items()}
             communicator.check_same(own, "inputs of a search")
         count = torch.get_num_threads() if device.type == "cpu" else 1
-        with plain_arithmetic(device), torch_threads(1), ExitStack() as stack:
+        with plain_arithmetic(), torch_threads(1), ExitStack() as stack:
             yield Search(self, advance, device, communicator, count, stack)
 
     def tiles(
@@ -276,6 +297,8 @@ class Engine:
         """Tiles for products of `width` terms of at most `rows` and `columns` on `device`; of `whole` rows, all columns."""
         profile = profile_of(device)
         most_rows, most_columns = profile.narrow_tile if width <= 512 else profile.wide_tile
+        if whole and not (self.tile_rows or self.tile_columns):
+            most_rows = max(most_rows, WHOLE // most_columns)
         most_rows, most_columns = self.tile_rows or most_rows, self.tile_columns or most_columns
         if whole:
             most_rows, most_columns = max(1, most_rows * most_columns // max(1, columns)), columns
@@ -386,7 +409,12 @@ class Search:
         most = max(1, profile_of(self.device).verified // x.shape[1])
         held = PerThread[list[Tensor]](list)
         batches = list(zip(torch.split(i, most), torch.split(j, most), strict=True))
-        found = self.map_shared(lambda batch: (function(x, y, *batch, held.own),), batches)
+
+        def of(batch: tuple[Tensor, Tensor]) -> tuple[Tensor]:
+            with self.together():
+                return (function(x, y, *batch, held.own),)
+
+        found = self.map_shared(of, batches)
         (values,) = zip(*found, strict=True)
         return torch.cat(values)
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from genpr.neighbors.engine import places
+
 REPLICATES = 100  # halves of which replicates are made
 REAL_STREAM, FAKE_STREAM = 0, 1
 _WORD = 64
@@ -125,14 +127,14 @@ class Hits:
             return
         touched = rows
         while True:
-            news = ((bits & ~self.planes[-1].index_select(0, rows)) != 0).any(dim=1).nonzero()[:, 0]
+            news = places(((bits & ~self.planes[-1].index_select(0, rows)) != 0).any(dim=1))
             if not len(news):
                 break
             rows, bits = rows[news], bits.index_select(0, news)
             number = torch.arange(len(rows), device=rows.device)
             self._taken[rows] = number
             is_taken = self._taken.index_select(0, rows) == number
-            at, later = is_taken.nonzero()[:, 0], (~is_taken).nonzero()[:, 0]
+            at, later = places(is_taken), places(~is_taken)
             distinct, added = rows[at], bits.index_select(0, at)
             for plane in range(len(self.planes) - 1, 0, -1):
                 self.planes[plane, distinct] |= self.planes[plane - 1, distinct] & added

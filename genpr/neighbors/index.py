@@ -23,7 +23,7 @@ from genpr.content_order import content_hash
 from genpr.memory import free_memory
 from genpr.neighbors.coordinates import Coordinates, ProjectedCoordinates, RoundedCoordinates
 from genpr.neighbors.distance import blocks_of
-from genpr.neighbors.engine import CPU, ENGINE, plain_arithmetic, profile_of
+from genpr.neighbors.engine import CPU, ENGINE, places, plain_arithmetic, profile_of
 from genpr.neighbors.engine_cuda import are_precise, rounding_on
 
 # Maximum number of distances from rows to centers.
@@ -105,24 +105,23 @@ class Projection:
 
         The median is robust to outliers.
         """
-        sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float().cpu()
+        sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float().cpu().numpy()
         middle = (len(sample) - 1) // 2  # torch.median is slower, and not deterministic on a GPU
-        ordered = np.partition(np.ascontiguousarray(sample.numpy().T), middle, axis=1)
-        center = torch.from_numpy(ordered[:, middle].copy())
-        norms = (sample.double() - center).square_().sum(dim=1).sqrt()
-        moved = norms[norms > 0]
-        typical = float(moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm())
-        largest, exponent = float(center.abs().max()), 0
+        center = np.partition(np.ascontiguousarray(sample.T), middle, axis=1)[:, middle].copy()
+        norms = np.sqrt(np.square(np.subtract(sample, center, dtype=np.float64)).sum(axis=1))
+        moved = np.sort(norms[norms > 0])
+        typical = float(moved[len(moved) // 2] if len(moved) else np.linalg.norm(center.astype(np.float64)))
+        largest, exponent = float(np.abs(center).max()), 0
         if typical > 0:
             exponent = round(math.log2(min(1 / typical, _MAX_SHIFT / largest if largest else math.inf)))
         scale = 2.0 ** min(max(exponent, -126), 126)  # float32 multiplies by these exactly
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
-        return cls(center.to(features.device), scale, None, none)
+        return cls(torch.from_numpy(center).to(features.device), scale, None, none)
 
     def place(self, features: Tensor) -> IndexedPoints:
         """An index of (n, d) float32 or float16 `features` in this projection; they are not copied."""
         clusters = None
-        with plain_arithmetic(features.device):
+        with plain_arithmetic():
             coordinates: Coordinates
             if self.basis is None:
                 rounding = self.rounding or torch.float32
@@ -164,7 +163,7 @@ class IndexedPoints:
             stable=True
         )
         follows = torch.zeros(n, dtype=torch.bool, device=device)
-        same = (value[1:] == value[:-1]).nonzero()[:, 0]
+        same = places(value[1:] == value[:-1])
         for some in blocks_of(self.features, len(same)):
             at = same[some]
             follows[at + 1] = (self.features[order[at]] == self.features[order[at + 1]]).all(dim=1)
@@ -261,7 +260,7 @@ def choose_projection(features: Tensor, k: int) -> Projection:
     if n < _MIN_ROWS or d < 2 * _WIDTHS[0][0]:
         _log.info(_CHOSEN, n, d, "all coordinates, since there is little to save")
         return projection
-    with plain_arithmetic(features.device):
+    with plain_arithmetic():
         halves = _halves(features)
         with ENGINE.search(features.device) as search:
             fitted, judged = search.map(
@@ -286,7 +285,7 @@ def choose_projection(features: Tensor, k: int) -> Projection:
 
 def _rounded(projection: Projection, features: Tensor, k: int) -> Projection:
     """With rows in float16 if their products meet the bounds and leave few pairs, else in float32."""
-    with plain_arithmetic(features.device):
+    with plain_arithmetic():
         rounding = rounding_on(features.device)
         if rounding == torch.float16:
             some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
@@ -303,7 +302,7 @@ def is_suitable(points: IndexedPoints, k: int) -> bool:
     does unless these are far from the center, compared with their spread.
     """
     projection, features = points.projection, points.features
-    with plain_arithmetic(points.features.device):
+    with plain_arithmetic():
         if len(features) < _MIN_ROWS and projection.basis is None and projection.rounding != torch.float16:
             of_mean = points.coordinates.values.mean(dim=0).double().square().sum()
             sq_norm = (2 * points.coordinates.half_floors.double() + points.coordinates.slack).nanmean()

@@ -27,12 +27,14 @@ from genpr.neighbors.coordinates import Index, count_of, part_of
 from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
 from genpr.neighbors.engine import (
     ENGINE,
+    WHOLE,
     Advance,
     Engine,
     PerThread,
     Search,
     in_steps,
     no_advance,
+    places,
     profile_of,
 )
 from genpr.neighbors.index import IndexedPoints, evenly_spaced
@@ -65,84 +67,104 @@ class NeighborLists:
 
 @dataclass(frozen=True, slots=True)
 class DirectedPairs:
-    """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,)."""
+    """Rows and others within their reach, with bounds on the squared distances, grouped by row, the nearest first; all (p,)."""
 
     row: Tensor  # ascending
-    other: Tensor  # a row of the same set
+    other: Tensor  # a row of the same set, or of another
     sq_lower: Tensor  # lower bound on the squared distance
     sq_upper: Tensor  # upper bound
     size: Tensor  # (n,) others per row
 
     @classmethod
     def grouped(cls, pairs: Pairs, n: int) -> DirectedPairs:
-        """Pairs of a row i and another row j of n, in an order that does not depend on where they were found."""
-        pairs = pairs.at((pairs.i * n + pairs.j).argsort())
+        """Pairs of a row i of n and another row j."""
+        return cls.from_sorted(pairs.at(_by_row(pairs.i, pairs.sq_lower)), n)
+
+    @classmethod
+    def from_sorted(cls, pairs: Pairs, n: int) -> DirectedPairs:
+        """Pairs that are in this order."""
         return cls(*pairs, _counted(pairs.i, n))
 
     def nearest(self, k: int) -> DirectedPairs:
         """The pairs that may be among the `k` nearest of their row, or as near."""
-        _, highest = self.limits(k)
-        at = (self.sq_lower <= highest[self.row, -1]).nonzero()[:, 0]
-        row, n = self.row[at], len(self.size)
-        return DirectedPairs(row, self.other[at], self.sq_lower[at], self.sq_upper[at], _counted(row, n))
+        _, upper = self.limits(k)
+        at = places(self.sq_lower <= upper.amax(dim=1).index_select(0, self.row))
+        return DirectedPairs.from_sorted(self._pairs.at(at), len(self.size))
+
+    @property
+    def _pairs(self) -> Pairs:
+        return Pairs(self.row, self.other, self.sq_lower, self.sq_upper)
 
     def positions(self, values: Tensor, k: int) -> Tensor:
-        """Positions of the k smallest `values` (p,) of each row, ascending, (n, k); p where a row has fewer."""
-        order = values.argsort(stable=True)
-        order = order[self.row[order].argsort(stable=True)]
-        rank = torch.arange(k, device=order.device)
+        """Positions of the k smallest `values` (p,) of each row, ascending, those of lower others first if equal; as `first`."""
+        order = self.other.argsort()
+        return pad(order[_by_row(self.row[order], values[order])], (0, 1), value=len(order))[self.first(k)]
+
+    def first(self, k: int) -> Tensor:
+        """Positions of the first k pairs of each row, (n, k); p where a row has fewer."""
+        rank = torch.arange(k, device=self.size.device)
         place = (self.size.cumsum(dim=0) - self.size)[:, None] + rank
-        place = place.where(rank < self.size[:, None], len(order))
-        return pad(order, (0, 1), value=len(order))[place]
+        return place.where(rank < self.size[:, None], len(self.row))
 
-    def smallest(self, values: Tensor, k: int) -> Tensor:
-        """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
-        return pad(values, (0, 1), value=torch.inf)[self.positions(values, k)]
+    def limits(self, k: int) -> tuple[Tensor, Tensor]:
+        """Bounds of the first k pairs of each row, (n, k); infinite where a row has fewer.
 
-    def limits(self, most: int) -> tuple[Tensor, Tensor]:
-        """Lower and upper bounds on the k-th smallest squared distance of each row for k = 1 to `most`, (n, most).
-
-        The k pairs with the smallest lower bounds are within the largest of their upper bounds.
+        The last lower bound is one on the k-th smallest squared distance, and the largest upper bound is one, too.
         """
-        at = self.positions(self.sq_lower, most)
+        at = self.first(k)
         lower, upper = (pad(bound, (0, 1), value=torch.inf)[at] for bound in (self.sq_lower, self.sq_upper))
-        return lower, upper.cummax(dim=1).values
+        return lower, upper
 
-    def resolved(self, features: Tensor, ks: Sequence[int], search: Search) -> DirectedPairs:
-        """Verify pairs until the k-th smallest lower bound of each row is the k-th squared distance, for all `ks`.
+    def resolved(
+        self, features: Tensor, ks: Sequence[int], search: Search
+    ) -> tuple[DirectedPairs, dict[int, Tensor]]:
+        """The k-th squared distance of each row by k, (n,), infinite where a row has fewer; and the pairs with those verified.
 
-        A pair whose bounds are both on one side of the limits of this distance needs no verification: its lower bound does not
-        change the value.
+        Those on one side of the bounds on the k-th distance need no verification. The rest hold the k-th.
         """
-        lowest, highest = self.limits(max(ks))
-        is_open = torch.zeros_like(self.row, dtype=torch.bool)
+        lower, upper = self.limits(max(ks))
+        open_pairs, below = dict[int, Tensor](), dict[int, Tensor]()
         for k in ks:
-            is_open |= (self.sq_lower <= highest[self.row, k - 1]) & (
-                self.sq_upper >= lowest[self.row, k - 1]
-            )
-        return self._verified(features, is_open, search)
+            least, most = lower[:, k - 1], upper[:, :k].amax(dim=1)
+            is_near = self.sq_lower <= most.index_select(0, self.row)
+            open_pairs[k] = is_near & (self.sq_upper >= least.index_select(0, self.row))
+            below[k] = (upper[:, :k] < least[:, None]).sum(dim=1)
+        verified = self._verified(features, torch.stack([*open_pairs.values()]).any(dim=0), search)
+        return verified, {k: verified._ranked(open_pairs[k], k - 1 - below[k]) for k in ks}
+
+    def _ranked(self, some: Tensor, rank: Tensor) -> Tensor:
+        """Of `some` pairs (p,) bool, the lower bound of the one at `rank` (n,) of each row; infinite where a row has none."""
+        at = places(some)
+        rows, values = self.row.index_select(0, at), self.sq_lower.index_select(0, at)
+        size = _counted(rows, len(self.size))
+        place = (size.cumsum(dim=0) - size + rank).where(size > 0, len(at))
+        return pad(values[_by_row(rows, values)], (0, 1), value=torch.inf)[place]
 
     def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, search: Search) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
         inside = torch.le if ties == "closed" else torch.lt
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
         for radii in sq_radii:
-            of_row = radii[self.row]
+            of_row = radii.index_select(0, self.row)
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
         sq = self._verified(features, is_open, search).sq_lower
-        contained = torch.stack([inside(sq, radii[self.row]) for radii in sq_radii]).long()
+        contained = inside(sq, sq_radii.index_select(1, self.row)).long()
         return contained.new_zeros(len(sq_radii), len(self.size)).index_add_(1, self.other, contained)
 
     def _verified(self, features: Tensor, is_open: Tensor, search: Search) -> DirectedPairs:
-        at = is_open.nonzero()[:, 0]
+        at = places(is_open)
         if not len(at):
             return self
-        sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
-        exact = search.map_pairs(
-            partial(of_pairs, sq_distances), features, features, self.row[at], self.other[at]
-        )
-        sq_lower[at] = sq_upper[at] = exact
+        i, j = self.row.index_select(0, at), self.other.index_select(0, at)
+        exact = search.map_pairs(partial(of_pairs, sq_distances), features, features, i, j)
+        sq_lower, sq_upper = (bound.index_copy(0, at, exact) for bound in (self.sq_lower, self.sq_upper))
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
+
+
+def _by_row(rows: Tensor, values: Tensor) -> Tensor:
+    """Order of pairs (p,) by row, then by value; equal pairs remain in their order."""
+    order = values.argsort(stable=True)
+    return order.index_select(0, rows.index_select(0, order).argsort(stable=True))
 
 
 def _counted(rows: Tensor, n: int) -> Tensor:
@@ -150,7 +172,9 @@ def _counted(rows: Tensor, n: int) -> Tensor:
     return rows.new_zeros(n).index_add_(0, rows, torch.ones_like(rows))
 
 
-_MARGIN = 7  # rows beyond k that are computed for a first reach
+_MARGIN = (
+    7  # rows beyond the k nearest that are read, too: for a first reach, and since they may be within reach
+)
 _FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
 # For larger k, this many times as many rows around the center of a cluster are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
@@ -169,8 +193,8 @@ def near_pairs(
     search: Search,
     points: IndexedPoints | None = None,
     own: Tensor | None = None,
-) -> tuple[Pairs, Tensor]:
-    """Pairs of each row with its `k` nearest other rows or `points` and all that are as near, with bounds, in any order.
+) -> tuple[DirectedPairs, Tensor]:
+    """Pairs of each row with its `k` nearest other rows or `points` and all that are as near, with bounds.
 
     With `own` (n,), rows are themselves among the points, there, and are not their own neighbors. Of rows of one set with k copies,
     the second result holds these, (n, k) int64, and -1 for all other rows; they have no pairs. With `points` it is (n, 0).
@@ -179,12 +203,13 @@ def near_pairs(
         return _among_all(rows, k, search, points, own)
     sq_reach, copies = _first_reach(rows, k, search, points)
     pairs = _closest_pairs(rows, k, sq_reach, search, points)
-    if points is not None:
-        return pairs, copies
-    there = pairs.at((pairs.sq_lower <= sq_reach[pairs.i]).nonzero()[:, 0])
-    back = pairs.at((pairs.sq_lower <= sq_reach[pairs.j]).nonzero()[:, 0])
-    both = there, Pairs(back.j, back.i, back.sq_lower, back.sq_upper)
-    return Pairs(*map(torch.cat, zip(*both, strict=True))), copies
+    if points is None:
+        there, back = (
+            pairs.at(places(pairs.sq_lower <= sq_reach.index_select(0, at))) for at in (pairs.i, pairs.j)
+        )
+        both = there, Pairs(back.j, back.i, back.sq_lower, back.sq_upper)
+        pairs = Pairs(*map(torch.cat, zip(*both, strict=True)))
+    return DirectedPairs.grouped(pairs, len(rows.features)), copies
 
 
 def _compares_all(rows: IndexedPoints, points: IndexedPoints | None, search: Search) -> bool:
@@ -204,31 +229,39 @@ def _compares_all(rows: IndexedPoints, points: IndexedPoints | None, search: Sea
 
 def _among_all(
     rows: IndexedPoints, k: int, search: Search, points: IndexedPoints | None, own: Tensor | None
-) -> tuple[Pairs, Tensor]:
+) -> tuple[DirectedPairs, Tensor]:
     """`near_pairs` from the keys of each row with all others, which are held: its reach, and the pairs within."""
     others, coordinates, device = rows if points is None else points, rows.coordinates, rows.features.device
     n, d, total = len(rows.features), rows.features.shape[1], len(others.features)
     if points is None:
         own = torch.arange(n, device=device)
-    margin = 0 if coordinates.residual is None else _MARGIN
-    count, every = min(k + margin, total - (own is not None)), slice(0, total)
-    most = profile_of(device).max_pairs
-    some = search.rows_per_thread(n, total, coordinates.width)
+    available, every = total - (own is not None), slice(0, total)
+    count = min(k + _MARGIN, available)
+    is_ordered = coordinates.residual is None and not others.coordinates.slack.isinf().any()
+    most, terms = profile_of(device).max_pairs, n * total * coordinates.width
+    # Of a set of moderate size, half of the products with itself suffice.
+    some = n if points is None and n * n <= WHOLE else search.rows_per_thread(n, total, coordinates.width)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
 
     def near(block: slice) -> tuple[Tensor, ...]:
         with search.together():
-            keys = coordinates.keys_of(block, tiles.own)(others.coordinates, every)
+            columns = block if points is None and block == every else every
+            keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
             if own is not None:
                 keys.scatter_(1, own[block, None], -torch.inf)
             nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
         sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
-        # So that they hold the nearest by `near_sq_distances`, too
-        wide = widened(sq_reach, d)
+        wide = widened(sq_reach, d)  # so that they hold the nearest by `near_sq_distances`, too
+        if is_ordered:
+            is_within = nearest[1] <= wide[:, None]
+            if count == available or not is_within[:, -1].any():  # none is left out
+                at = places(is_within.flatten())
+                near = (each.flatten().index_select(0, at) for each in nearest)
+                return part_of(block, at // count), *near, copies, is_within.new_ones(1)
         at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide))
         i, sq_lower = part_of(block, at), coordinates.sq_lower(keys)
         pairs = Pairs(i, j, sq_lower, sq_lower + coordinates.sq_gap(i, others.coordinates, j))
-        if margin or len(i) > (_MANY + 4 * k) * len(sq_reach):
+        if coordinates.residual is not None or len(i) > (_MANY + 4 * k) * len(sq_reach):
             closest = ClosestPairs.empty(wide, k, is_within=False)
             for some in map(slice, range(0, len(i), most), range(most, len(i) + most, most)):
                 bounds = bounds_of_pairs(rows.features, others.features, i[some], j[some])
@@ -238,7 +271,7 @@ def _among_all(
             pairs = Pairs(part_of(block, found.i), *found[1:])
         if own is None:
             pairs = _without_crowds(pairs, rows.features, others.features, k)
-        return *pairs, copies
+        return *pairs, copies, torch.zeros(1, dtype=torch.bool, device=device)
 
     def in_parts(block: slice) -> tuple[Tensor, ...]:
         def part(some: slice) -> tuple[Tensor, ...]:
@@ -249,16 +282,15 @@ def _among_all(
 
     step, found = search.agreed(tiles.own.rows), list[tuple[Tensor, ...]]()
     blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    for block, of_block in zip(
-        blocks, search.map_shared(in_parts, blocks, n * total * coordinates.width), strict=True
-    ):
+    for block, of_block in zip(blocks, search.map_shared(in_parts, blocks, terms), strict=True):
         found.append(of_block)
         if points is None:  # each pair counts once, as in a sweep
             search.advance(block.stop * (n - 1) // 2 - block.start * (n - 1) // 2)
         else:
             search.advance((block.stop - block.start) * total)
-    *pairs, copies = map(torch.cat, zip(*found, strict=True))
-    return Pairs(*pairs), copies
+    *pairs, copies, is_sorted = map(torch.cat, zip(*found, strict=True))
+    directed = DirectedPairs.from_sorted if is_sorted.all() else DirectedPairs.grouped
+    return directed(Pairs(*pairs), n), copies
 
 
 def _reach_of(
@@ -268,15 +300,13 @@ def _reach_of(
     near, sq_lower, sq_upper = nearest
     sq_upper, order = sq_upper.sort(dim=1)
     sq_reach, copies = sq_upper[:, k - 1].clone(), torch.full_like(near[:, : k * has_copies], -1)
-    if has_copies:
-        near = near.gather(1, order[:, :k])
-        may = (sq_lower.gather(1, order[:, k - 1, None])[:, 0] <= 0).nonzero()[:, 0]
-        for some in blocks_of(rows.features, len(may) * k):
-            at = may[some.start // k : some.stop // k]
-            at = at[
-                (rows.features[near[at]] == rows.features[part_of(block, at), None]).all(dim=2).all(dim=1)
-            ]
-            sq_reach[at], copies[at] = -torch.inf, near[at]
+    may = places(sq_lower.gather(1, order[:, k - 1, None])[:, 0] <= 0) if has_copies else near[:0, 0]
+    for some in blocks_of(rows.features, len(may) * k):
+        at = may[some.start // k : some.stop // k]
+        others = near[at].gather(1, order[at, :k])
+        same = rows.features[others] == rows.features[part_of(block, at), None]
+        at, others = (each[same.all(dim=2).all(dim=1)] for each in (at, others))
+        sq_reach[at], copies[at] = -torch.inf, others
     return sq_reach, copies
 
 
@@ -379,7 +409,7 @@ def _near(block: Tensor, rows: IndexedPoints, points: IndexedPoints | None, k: i
     if points is not None:
         if clusters is None or points.clusters is None:
             return spread
-        members = (points.clusters.label == clusters.label[block[0]]).nonzero()[:, 0]
+        members = places(points.clusters.label == clusters.label[block[0]])
         return spread if len(members) < k else members[evenly_spaced(len(members), len(spread), block.device)]
     if k > _MAX_FEW_NEIGHBORS and clusters is not None:
         label = int(clusters.label[block[0]])
@@ -411,38 +441,32 @@ def nearest_between(
         is_kept, kept = points.earlier_copies < k, None
         if search.agreed(len(is_kept) - int(is_kept.sum())) >= _SURPLUS:
             # From rank 0, so that all ranks use the same points.
-            (kept,) = search.broadcast([is_kept.nonzero()[:, 0]])
+            (kept,) = search.broadcast([places(is_kept)])
             points = points.projection.place(points.features[kept])
-        pairs, _ = near_pairs(queries, k, search, points)
+        near, _ = near_pairs(queries, k, search, points)
         x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
-        pairs = _first_k(pairs, search.map_pairs(exact, x, y, pairs.i, pairs.j), k)
-    index, sq = pairs.j.view(-1, k), pairs.sq_lower.view(-1, k)
-    return index if kept is None else kept[index], sq
+        sq = search.map_pairs(exact, x, y, near.row, near.other)
+    at = near.positions(sq, k)
+    index = near.other[at]
+    return index if kept is None else kept[index], sq[at]
 
 
 def _without_crowds(pairs: Pairs, x: Tensor, y: Tensor, k: int) -> Pairs:
     """The same pairs, or the k nearest of each row if many points are at one distance, as on a lattice, which no bounds can order."""
     if len(pairs.i) < _CROWD or len(pairs.i) < 2 * k * len(torch.unique(pairs.i)):
         return pairs
-    return _first_k(pairs, of_pairs(sq_distances, x, y, pairs.i, pairs.j), k)
-
-
-def _first_k(pairs: Pairs, sq: Tensor, k: int) -> Pairs:
-    """The first k pairs of each row, ordered by exact squared distances `sq` (p,), then by points."""
-    order = pairs.j.argsort()
-    order = order[sq[order].argsort(stable=True)]
-    order = order[pairs.i[order].argsort(stable=True)]
-    rows = pairs.i[order]
-    rank = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows)
-    order = order[rank < k]
-    return Pairs(pairs.i[order], pairs.j[order], sq[order], sq[order])
+    sq = of_pairs(sq_distances, x, y, pairs.i, pairs.j)
+    near = DirectedPairs.grouped(Pairs(pairs.i, pairs.j, sq, sq), len(x))
+    at = near.positions(near.sq_lower, k)
+    at = at[at < len(near.row)]
+    return Pairs(near.row[at], near.other[at], near.sq_lower[at], near.sq_upper[at])
 
 
 def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Search) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points.features) - 1)
     queries = points.projection.place(x[rows])
-    pairs, _ = near_pairs(queries, length, search, points, rows)
-    sq = search.map_pairs(near_sq_distances, queries.features, x, pairs.i, pairs.j)
-    nearest = _first_k(pairs, sq, length)  # of equally far points, the first is listed
-    return NeighborLists(nearest.j.view(-1, length), nearest.sq_lower.view(-1, length))
+    near, _ = near_pairs(queries, length, search, points, rows)
+    sq = search.map_pairs(near_sq_distances, queries.features, x, near.row, near.other)
+    at = near.positions(sq, length)
+    return NeighborLists(near.other[at], sq[at])

@@ -26,7 +26,7 @@ from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.distance import near_sq_distances
-from genpr.neighbors.engine import ENGINE, Engine, PerThread, Search, plain_arithmetic
+from genpr.neighbors.engine import ENGINE, Engine, PerThread, Search, places, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
@@ -200,7 +200,7 @@ class _Entries:
         tables = tables_of_lists(index, own, halves.masks, ks)
         held = (tables != 0).any(dim=3).sum(dim=2)
         is_enough = held[-1] <= index.shape[1]
-        enough, short = is_enough.nonzero()[:, 0], rows[~is_enough]
+        enough, short = places(is_enough), rows[~is_enough]
         rows, index, own = rows[enough], index[enough], own[enough]
         held, tables = held[:, enough], tables[:, enough]
         sq = pad(sq[enough], (0, 1), value=torch.inf)
@@ -274,7 +274,7 @@ _BYTES_PER_PAIR = 512  # of those that a GPU counts at once
 
 def _places(mask: Tensor) -> Tensor | slice:
     """Indices where (p,) `mask` holds; on a GPU all of them, which is faster than a synchronization."""
-    return mask.nonzero()[:, 0] if mask.device.type == "cpu" else slice(None)
+    return places(mask) if mask.device.type == "cpu" else slice(None)
 
 
 class ReplicateCounter:
@@ -352,7 +352,7 @@ class ReplicateCounter:
                     is_inside = high < reach.least.index_select(0, of)
                     is_outside = low > reach.most.index_select(0, of)
                     is_open[at] |= (low < high) & ~is_inside & ~is_outside
-        at = is_open.nonzero()[:, 0]
+        at = places(is_open)
         # One distance costs less than a better bound and a second test.
         lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at])
         for owners, owner, other in sides:
@@ -361,7 +361,7 @@ class ReplicateCounter:
 
     def _count_side(self, side: Side, pairs: Pairs) -> None:
         """Count pairs of the owner of balls with another row; distances are known where they matter."""
-        pairs = pairs.at((pairs.sq_lower <= side.most.index_select(0, pairs.i)).nonzero()[:, 0])
+        pairs = pairs.at(places(pairs.sq_lower <= side.most.index_select(0, pairs.i)))
         for ball, ties in side.kinds:
             may = _places(pairs.sq_lower <= side.balls.reaches[ball].most.index_select(0, pairs.i))
             rows, others, near = pairs.i[may], pairs.j[may], pairs.sq_upper[may]
@@ -383,7 +383,7 @@ class ReplicateCounter:
             if each.count != "pairs":
                 hits = counts.hits[each]
                 rows = (other if each.count == "others" else owner).index_select(0, at)
-                fresh = (~hits.settled.index_select(0, rows)).nonzero()[:, 0]
+                fresh = places(~hits.settled.index_select(0, rows))
                 at, rows = at[fresh], rows[fresh]
             bits = side.balls.bits_of(each.ball, entries[at], near[at], strict=each.ties == "strict")
             if each.count != "others":
@@ -396,7 +396,7 @@ class ReplicateCounter:
     def counts(self) -> dict[CountRequest, Tensor]:
         """Counts over all consumed pairs, on all ranks: (most, B) int64 for each request."""
         if self._waiting:
-            with plain_arithmetic(self._real.features.device):
+            with plain_arithmetic():
                 self._count_waiting()
         first, *rest = self._per_thread.all or [self._per_thread.own]
         communicator, totals = self._communicator, dict[CountRequest, Tensor]()

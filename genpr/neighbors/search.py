@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genpr.memory import tile_budget
 from genpr.neighbors.coordinates import Index, count_of, part_of
-from genpr.neighbors.engine import PerThread, Search, Tiles, in_steps, profile_of
+from genpr.neighbors.engine import PerThread, Search, Tiles, in_steps, places, profile_of
 from genpr.neighbors.index import IndexedPoints
 
 
@@ -27,7 +27,9 @@ class Pairs(NamedTuple):
 
     def at(self, index: Tensor | slice) -> Pairs:
         """The pairs at `index`."""
-        return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
+        if isinstance(index, slice):
+            return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
+        return Pairs(*(each.index_select(0, index) for each in self))
 
 
 _BYTES_PER_HELD = 64  # of pairs that are held, while they are joined
@@ -79,10 +81,10 @@ class ClosestPairs:
 
     def in_reach(self, pairs: Pairs) -> Pairs:
         """The pairs that may be within the reach of one of their rows."""
-        reach = self.sq_reach[pairs.i]
+        reach = self.sq_reach.index_select(0, pairs.i)
         if self.is_within:
-            reach = torch.maximum(reach, self.sq_reach[pairs.j])
-        return pairs.at((pairs.sq_lower <= reach).nonzero()[:, 0])
+            reach = torch.maximum(reach, self.sq_reach.index_select(0, pairs.j))
+        return pairs.at(places(pairs.sq_lower <= reach))
 
 
 def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
@@ -94,8 +96,8 @@ def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
     if table.is_cuda:  # all rows, without a synchronization with the GPU
         touched = torch.arange(n, device=table.device)
     else:
-        smaller = values < table[rows, -1]
-        rows, values = rows[smaller], values[smaller]
+        at = places(values < table[:, -1].index_select(0, rows))
+        rows, values = rows.index_select(0, at), values.index_select(0, at)
         touched = torch.unique(rows)
     rows = torch.cat([rows, touched.repeat_interleave(k, output_size=len(touched) * k)])
     # The bits of positive float64 numbers sort as the numbers.
@@ -160,7 +162,7 @@ def sweep(
             wanted = columns.clusters.within_reach(reach * rows.projection.scale, rows.clusters, block)
             if others is None:
                 wanted[block] = True
-            tested = wanted.nonzero()[:, 0] if order is None else order[some][wanted[order[some]]]
+            tested = places(wanted) if order is None else order[some][wanted[order[some]]]
         is_last = not collects or number == numbers[-1]
         return list(map(consume, scanners.own.scan(block, tested, tiles.own, is_last)))
 
@@ -247,11 +249,13 @@ class _Scanner:
         def in_reach(batch: slice) -> Pairs:
             row, column = i[batch], j[batch]
             sq_lower = self.rows.coordinates.sq_lower(keys[batch])
-            near = sq_lower <= torch.maximum(self.row_sq_reach[row], self.column_sq_reach[column])
+            near = sq_lower <= torch.maximum(
+                self.row_sq_reach.index_select(0, row), self.column_sq_reach.index_select(0, column)
+            )
             if self.place is not None:
-                near &= self.place[row] < self.place[column]
-            at = near.nonzero()[:, 0]
-            row, column, sq_lower = row[at], column[at], sq_lower[at]
+                near &= self.place.index_select(0, row) < self.place.index_select(0, column)
+            at = places(near)
+            row, column, sq_lower = (each.index_select(0, at) for each in (row, column, sq_lower))
             gap = self.rows.coordinates.sq_gap(row, self.columns.coordinates, column)
             return Pairs(row, column, sq_lower, sq_lower + gap)
 

@@ -16,7 +16,7 @@ from genpr.content_order import content_order
 from genpr.memory import part_of
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.engine import ENGINE, Engine
+from genpr.neighbors.engine import ENGINE, Engine, places
 from genpr.neighbors.halves import Hits, counted, neighbors_needed, packed
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import NeighborLists, extended_lists
@@ -118,7 +118,7 @@ def _add(hits: Hits, rows: Tensor, lists: NeighborLists, masks: Tensor, k: int, 
         is_enough = needed <= (length if is_strict else place[:, -1])
         if length == len(masks) - 1:
             is_enough[:] = True
-        enough = is_enough.nonzero()[:, 0]
+        enough = places(is_enough)
         bits = table[enough].gather(1, place[enough, :, None].expand(-1, -1, table.shape[2]))
         hits.add(index[enough].flatten(), bits.flatten(0, 1))
         short.append(some[~is_enough])

@@ -62,7 +62,7 @@ def test_many_points_at_one_distance_are_reduced_when_found(plan, monkeypatch):
     kept, near_pairs = [], nearest.near_pairs
     monkeypatch.setattr(nearest, "_CROWD", 100)
     monkeypatch.setattr(
-        nearest, "near_pairs", lambda *args: (found := near_pairs(*args), kept.append(len(found[0].i)))[0]
+        nearest, "near_pairs", lambda *args: (found := near_pairs(*args), kept.append(len(found[0].row)))[0]
     )
     points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
     x, y = place(np.zeros((30, 200), dtype=np.float32), points)
