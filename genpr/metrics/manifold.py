@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,9 +29,9 @@ from genpr.metrics.neighbor_metrics import needed_balls
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Neighborhood, cross_counts
+from genpr.neighbors.counts import Memberships, Neighborhood, Radii, cross_counts
 from genpr.neighbors.distance import square_roots
-from genpr.neighbors.engine import Advance, PairProgress, no_advance, plain_arithmetic, progress_counter
+from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
 from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import NeighborLists
 from genpr.runtime import resolve_device
@@ -118,7 +119,7 @@ class KNNManifold:
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
         counts = cross_counts(
-            self.balls.points, self._placed(queries), real_sq_radii=self.balls.sq_radii, ties=self.ties
+            self.balls.points, self._placed(queries), real_sq_radii=self.balls.radii, ties=self.ties
         )
         return counts.real_balls_per_fake[0]
 
@@ -190,7 +191,8 @@ class KNNManifold:
         where = resolve_device(device)
         features = features.to(where)
         points, lists = choose_projection(features, k).place(features), NeighborLists.none(features)
-        return cls(Neighborhood(points, (BallKind(k),), ties, sq_radii.to(where)[None], None, lists))
+        sq_radii = sq_radii.to(where)[None]
+        return cls(Neighborhood(points, (BallKind(k),), ties, Radii(sq_radii, sq_radii), None, lists))
 
 
 def _is_manifold(path: Path) -> bool:
@@ -315,25 +317,40 @@ def _scores(
     check_ties(ties)
     own = {"metrics": [*metrics], "k": k, "ties": ties}
     current_communicator().check_same(own, "arguments")
-    advance: Advance = no_advance
-    real_balls, fake_balls = needed_balls(dict.fromkeys(metrics, k))
+    memberships = partial(
+        memberships_of, ks=dict.fromkeys(metrics, k), counts_degrees=False, progress=progress
+    )
     if isinstance(real, KNNManifold):
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
-        balls, checked_fake = real.balls, check_features(fake, "fake")
+        counts = memberships(real.balls, check_features(fake, "fake"))
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
         advance = progress_counter(len(checked_real) * (len(checked_real) - 1) // 2, progress)
-    with plain_arithmetic():
-        if not isinstance(real, KNNManifold):
+        with plain_arithmetic():
             balls = Neighborhood.from_features(
-                checked_real, real_balls, ties=ties, counts_degrees=False, advance=advance
+                checked_real, [BallKind(k)], ties=ties, counts_degrees=False, advance=advance
             )
-        m = len(checked_fake)
-        pairs = len(balls.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
-        advance = progress_counter(pairs, progress)
-        fakes = balls.of_fakes(checked_fake, fake_balls, counts_degrees=False, advance=advance)
-        counts = balls.count(fakes, real_balls, advance=advance)
+            counts = memberships(balls, checked_fake)
     return {name: BALLS[name].value(counts, k) for name in metrics}
+
+
+def memberships_of(
+    real: Neighborhood,
+    fake: Tensor,
+    *,
+    ks: Mapping[str, int],
+    counts_degrees: bool = True,
+    progress: PairProgress | None = None,
+) -> Memberships:
+    """The counts of ball memberships of checked (m, d) `fake` features that the metrics in `ks` need, each with its own k."""
+    real_balls, fake_balls = needed_balls(ks)
+    real.rows_of(real_balls)  # an error should come before any search
+    m = len(fake)
+    pairs = len(real.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
+    advance = progress_counter(pairs, progress)
+    with plain_arithmetic():
+        fakes = real.of_fakes(fake, fake_balls, counts_degrees=counts_degrees, advance=advance)
+        return real.count(fakes, real_balls, advance=advance)

@@ -49,7 +49,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbors.distance import of_pairs, sq_differences_at, sq_distances
+from genpr.neighbors.distance import (
+    of_pairs,
+    part_width,
+    sq_differences_at,
+    sq_differences_by_parts,
+    sq_distances,
+)
 from genpr.neighbors.engine import places
 
 _U = 2.0**-24
@@ -226,21 +232,38 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
         sq = left_sq[i] + right_sq[j] - 2 * (left @ right.T)[i, j]
         slack = (left_sq[i] + right_sq[j]) * slack_factor(d + 8 + d.bit_length(), 2.0**-53)
         return sq - slack, sq + slack
-    lower, upper = bounds_of_differences(sq_differences_at(x, y, i, j), d)
+    return _known(x, y, i, j, bounds_of_differences(sq_differences_at(x, y, i, j), d))
+
+
+def tight_bounds_of_pairs(
+    x: Tensor, y: Tensor, i: Tensor, j: Tensor, sq: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same with smaller errors at up to three times the cost, from `sq_differences_by_parts`, if not given as `sq` (p,)."""
+    sq = sq_differences_by_parts(x, y, i, j) if sq is None else sq
+    return _known(x, y, i, j, bounds_of_differences(sq, x.shape[1], part_width(x, y)))
+
+
+def _known(
+    x: Tensor, y: Tensor, i: Tensor, j: Tensor, bounds: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Bounds on the distances of pairs, which are verified where nothing is known."""
+    lower, upper = bounds
     unknown = places(upper.isinf())
     if len(unknown):
         lower[unknown] = upper[unknown] = of_pairs(sq_distances, x, y, i[unknown], j[unknown])
     return lower, upper
 
 
-def bounds_of_differences(sq: Tensor, d: int) -> tuple[Tensor, Tensor]:
+def bounds_of_differences(sq: Tensor, d: int, width: int | None = None) -> tuple[Tensor, Tensor]:
     """Bounds on squared distances from `sq` (p,), the same computed in float32 from the features themselves.
 
     A sum of squared differences has no cancellation: one rounding in each difference, which counts twice, one in
     each square, d - 1 in the sum, so the sum is exact to a factor 1 + gamma(d + 3), in any order. Underflow takes
-    less than 2^-124 per term; after an overflow or inf - inf, nothing is known.
+    less than 2^-124 per term; after an overflow or inf - inf, nothing is known. If only parts of `width` terms are summed in float32,
+    and these sums in float64, the error is that of `width` terms.
     """
-    factor = slack_factor(d + 8)  # twice what is needed: upper bounds divide by 1 - gamma
+    # Twice what is needed: upper bounds divide by 1 - gamma, and sums in float64 err by at most d 2^-53.
+    factor = slack_factor((width or d) + 8)
     tiny = d * _NEXT_TO_NOTHING
     sq = sq.double()
     known = (sq * factor).isfinite()  # not for so many features that gamma is infinite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.bounds import bounds_of_pairs
+from genpr.neighbors.bounds import tight_bounds_of_pairs
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
 from genpr.neighbors.engine import (
     ENGINE,
@@ -29,7 +29,7 @@ from genpr.neighbors.engine import (
     profile_of,
 )
 from genpr.neighbors.index import IndexedPoints, choose_projection, is_suitable
-from genpr.neighbors.nearest import DirectedPairs, NeighborLists, near_pairs
+from genpr.neighbors.nearest import DirectedPairs, NeighborLists, exactly, near_pairs, tightly
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
@@ -59,6 +59,60 @@ def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class _LaterRadii:
+    """Exact squared radii of balls around (n, d) `features`, verified when they are needed, from the pairs that bound them."""
+
+    features: Tensor
+    near: DirectedPairs
+    balls: tuple[BallKind, ...]
+
+    def __call__(self, rows: Tensor | None = None) -> Tensor:
+        """Of `rows` (r,), in any order, or of all: (len(balls), r) float64."""
+        near = self.near if rows is None else self.near.of_rows(rows)
+        with plain_arithmetic():
+            steps = [tightly(self.features), exactly(self.features)]
+            _, bounds = near.resolved(steps, sorted({ball.k for ball in self.balls}))
+        # Rows without pairs have k copies.
+        sq_radii = torch.stack([bounds[ball.k][0] for ball in self.balls]).masked_fill_(near.size == 0, 0)
+        return sq_radii if rows is None else sq_radii.index_select(1, rows)
+
+
+@dataclass(slots=True)
+class Radii:
+    """Squared radii of balls, (a, n) float64, as bounds until they are needed exactly."""
+
+    lower: Tensor
+    upper: Tensor
+    _later: Callable[[Tensor | None], Tensor] | None = None  # exact ones of some rows (r,) or of all
+
+    @classmethod
+    def none(cls, features: Tensor) -> Radii:
+        """Of no kind of balls around (n, d) `features`."""
+        nothing = torch.empty(0, len(features), dtype=torch.float64, device=features.device)
+        return cls(nothing, nothing)
+
+    def exact(self) -> Tensor:
+        """Exact values, (a, n)."""
+        if self._later is not None:
+            self.lower = self.upper = self._later(None)
+            self._later = None
+        return self.lower
+
+    def exact_at(self, rows: Tensor) -> Tensor:
+        """Exact values of `rows` (r,): (a, r)."""
+        return self.lower.index_select(1, rows) if self._later is None else self._later(rows)
+
+    def of_balls(self, kinds: list[int]) -> Radii:
+        """Those of some of the kinds of balls."""
+        later = self._later
+        return Radii(
+            self.lower[kinds],
+            self.upper[kinds],
+            None if later is None else lambda rows: later(rows)[kinds],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Memberships:
     """Memberships in balls; each table maps a kind of ball to int64 counts on the CPU, which metrics read one by one."""
 
@@ -84,7 +138,7 @@ class Neighborhood:
     points: IndexedPoints
     balls: tuple[BallKind, ...]  # the kinds of balls; none for a set that is only counted
     ties: Ties  # whether a row on a sphere is inside
-    sq_radii: Tensor  # squared radii (len(balls), n) float64, exact
+    radii: Radii  # of all balls
     # for each row, how many balls of other rows contain it when the balls are fitted without it: (len(balls), n) int64;
     # None if it was not computed
     in_degrees: Tensor | None
@@ -129,8 +183,7 @@ class Neighborhood:
         """
         features, keep, balls = points.features, min(keep, len(points.features) - 1), tuple(balls)
         if not balls:
-            nothing = torch.empty(0, len(points.features), dtype=torch.float64, device=points.features.device)
-            return cls(points, balls, ties, nothing, None, NeighborLists.none(features))
+            return cls(points, balls, ties, Radii.none(features), None, NeighborLists.none(features))
         ks = sorted({ball.k for ball in balls})
         if ties == "strict" and counts_degrees:
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points.features))})
@@ -142,19 +195,31 @@ class Neighborhood:
             lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
                 near = near.nearest(ks[-1])
-            near, kth = near.resolved(features, ks, search)
-            for each in kth.values():
-                each.masked_fill_(settled, 0)
+            steps = [tightly(features, search), exactly(features, search)]
+            has_differences = not profile_of(features.device).differences_from
+            if has_differences and not counts_degrees and not any(ball.clipped for ball in balls):
+                _, bounds = near.resolved(steps[:1], ks)
+                each = torch.stack([bounds[ball.k].masked_fill(settled, 0) for ball in balls], dim=1)
+                radii = Radii(each[0], each[1], _LaterRadii(features, near, balls))
+                return cls(points, balls, ties, radii, None, lists)
+            near, bounds = near.resolved(steps if has_differences else steps[1:], ks)
+            kth = {k: of_k[0].masked_fill_(settled, 0) for k, of_k in bounds.items()}
             sq_radii = torch.stack([sq_radii_of(ball, kth[ball.k]) for ball in balls])
+            radii = Radii(sq_radii, sq_radii)
             if not counts_degrees:
-                return cls(points, balls, ties, sq_radii, None, lists)
+                return cls(points, balls, ties, radii, None, lists)
             without = sq_radii if ties == "closed" else _sq_radii_without_one(kth, balls)
-            in_degrees = near.in_degrees(features, without, ties, search)
+            in_degrees = near.in_degrees(without, ties, steps[-1])
             if ties == "closed" and settled.any():
                 in_degrees += _settled_copies(features, settled)
             elif ties == "strict":  # if there is no k-th neighbor without the row, all rows are equal
                 in_degrees += (settled & (without > 0)) * (len(points.features) - 1)
-        return cls(points, balls, ties, sq_radii, in_degrees, lists)
+        return cls(points, balls, ties, radii, in_degrees, lists)
+
+    @property
+    def sq_radii(self) -> Tensor:
+        """Squared radii (len(balls), n) float64, exact."""
+        return self.radii.exact()
 
     def rows_of(self, balls: Sequence[BallKind]) -> list[int]:
         """The rows of the tables that belong to `balls`.
@@ -205,8 +270,8 @@ class Neighborhood:
         counts = cross_counts(
             self.points,
             fakes.points,
-            real_sq_radii=self.sq_radii[rows],
-            fake_sq_radii=fakes.sq_radii,
+            real_sq_radii=self.radii.of_balls(rows),
+            fake_sq_radii=fakes.radii,
             smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
             ties=self.ties,
             consumers=consumers,
@@ -267,9 +332,9 @@ def _lists(features: Tensor, near: DirectedPairs, copies: Tensor, search: Search
     if not copies.shape[1]:
         return NeighborLists(copies, copies.double())
     sq = search.map_pairs(near_sq_distances, features, features, near.row, near.other)
-    places, is_settled = near.positions(sq, copies.shape[1]), copies[:, :1] >= 0
-    index = pad(near.other, (0, 1), value=-1)[places].where(~is_settled, copies)
-    return NeighborLists(index, pad(sq, (0, 1), value=torch.inf)[places].masked_fill(is_settled, 0))
+    at, is_settled = near.positions(sq, copies.shape[1]), copies[:, :1] >= 0
+    index = pad(near.other, (0, 1), value=-1)[at].where(~is_settled, copies)
+    return NeighborLists(index, pad(sq, (0, 1), value=torch.inf)[at].masked_fill(is_settled, 0))
 
 
 def _settled_copies(features: Tensor, settled: Tensor) -> Tensor:
@@ -296,8 +361,8 @@ def cross_counts(
     real: IndexedPoints,
     fake: IndexedPoints,
     *,
-    real_sq_radii: Tensor | None = None,
-    fake_sq_radii: Tensor | None = None,
+    real_sq_radii: Tensor | Radii | None = None,
+    fake_sq_radii: Tensor | Radii | None = None,
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine = ENGINE,
@@ -306,18 +371,25 @@ def cross_counts(
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real.features), len(fake.features), real.features.device
-    nothing = torch.empty(0, dtype=torch.float64, device=device)
-    of_real = nothing.view(0, n) if real_sq_radii is None else real_sq_radii
-    of_fake = nothing.view(0, m) if fake_sq_radii is None else fake_sq_radii
-    a, no_reach = len(of_real), nothing.new_full((1, 1), -torch.inf)
+    radii = tuple(
+        each
+        if isinstance(each, Radii)
+        else Radii.none(points.features)
+        if each is None
+        else Radii(each, each)
+        for each, points in ((real_sq_radii, real), (fake_sq_radii, fake))
+    )
+    of_real, of_fake = radii
+    a, b = len(of_real.lower), len(of_fake.lower)
     reaches = [
-        torch.cat([no_reach.expand(1, len(points.features)), sq_radii]).amax(dim=0)
-        for points, sq_radii in ((real, of_real), (fake, of_fake))
+        torch.cat([each.upper.new_full((1, each.upper.shape[1]), -torch.inf), each.upper]).amax(dim=0)
+        for each in radii
     ]
+    of_smallest = None if smallest_of is None else of_real.exact()[smallest_of]
 
     def empty() -> tuple[Tensor, Tensor]:
         """Counts (r, n + m) for all sets of radii, and the smallest squared radius around each fake."""
-        counts = torch.zeros(a + len(of_fake), n + m, dtype=torch.int64, device=device)
+        counts = torch.zeros(a + b, n + m, dtype=torch.int64, device=device)
         return counts, torch.full((m,), torch.inf, dtype=torch.float64, device=device)
 
     per_thread = PerThread(empty)
@@ -330,15 +402,14 @@ def cross_counts(
                 *(each.index_select(0, at) for each, at in zip(reaches, pairs[:2], strict=True))
             )
             pairs = pairs.at(places(pairs.sq_lower <= reach))
-        sq_radii = torch.cat([of_real.index_select(1, pairs.i), of_fake.index_select(1, pairs.j)])
-        inside = _inside(real.features, fake.features, pairs, sq_radii, ties)
+        inside = _inside(real.features, fake.features, pairs, of_real, of_fake, ties)
         counts, smallest = per_thread.own
         for row, within in zip(counts, inside, strict=True):
             row.index_add_(0, pairs.i, within.long())
             row.index_add_(0, pairs.j + n, within.long())
-        if smallest_of is not None:
-            radii = sq_radii[smallest_of].where(inside[smallest_of], torch.inf)
-            smallest.scatter_reduce_(0, pairs.j, radii, "amin")
+        if smallest_of is not None and of_smallest is not None:
+            sq_radii = of_smallest.index_select(0, pairs.i).where(inside[smallest_of], torch.inf)
+            smallest.scatter_reduce_(0, pairs.j, sq_radii, "amin")
 
     all_reaches = zip(reaches, *(consumer.reaches for consumer in consumers), strict=True)
     row_reach, column_reach = (torch.stack(each).amax(dim=0) for each in all_reaches)
@@ -356,28 +427,31 @@ def cross_counts(
     return CrossCounts(of_columns[:a], of_rows[:a], of_rows[a:], of_columns[a:], least)
 
 
-def _inside(x: Tensor, y: Tensor, pairs: Pairs, sq_radii: Tensor, ties: Ties) -> Tensor:
-    """Which pairs (p,) are within which radii (r, p): (r, p) bool.
+def _inside(x: Tensor, y: Tensor, pairs: Pairs, of_x: Radii, of_y: Radii, ties: Ties) -> Tensor:
+    """Which pairs (p,) are within which radii of their row of x and of their row of y: (r, p) bool.
 
     The bounds of the coordinates decide some pairs, tighter bounds most of the others, and the definition the rest.
     """
     within = torch.le if ties == "closed" else torch.lt
-    inside = within(pairs.sq_upper, sq_radii)
-    is_open = (within(pairs.sq_lower, sq_radii) & ~inside).any(dim=0)
-    if not is_open.any():
-        return inside
+
+    def both(left: Tensor, right: Tensor) -> Tensor:
+        return torch.cat([left.index_select(1, pairs.i), right.index_select(1, pairs.j)])
+
+    least, most = both(of_x.lower, of_y.lower), both(of_x.upper, of_y.upper)
+    inside = within(pairs.sq_upper, least)
+    is_open = (within(pairs.sq_lower, most) & ~inside).any(dim=0)
     for is_exact in (True,) if profile_of(x.device).differences_from else (False, True):
         left = places(is_open)
-        i, j, radii = (
-            pairs.i.index_select(0, left),
-            pairs.j.index_select(0, left),
-            sq_radii.index_select(1, left),
-        )
+        if not len(left):
+            break
+        i, j = pairs.i.index_select(0, left), pairs.j.index_select(0, left)
         if is_exact:
             sq_lower = sq_upper = of_pairs(sq_distances, x, y, i, j)
+            lower = upper = torch.cat([of_x.exact_at(i), of_y.exact_at(j)])
         else:
-            sq_lower, sq_upper = bounds_of_pairs(x, y, i, j)
-        is_inside = within(sq_upper, radii)
+            sq_lower, sq_upper = tight_bounds_of_pairs(x, y, i, j)
+            lower, upper = least.index_select(1, left), most.index_select(1, left)
+        is_inside = within(sq_upper, lower)
         inside.index_copy_(1, left, is_inside)
-        is_open.index_copy_(0, left, (within(sq_lower, radii) & ~is_inside).any(dim=0))
+        is_open.index_copy_(0, left, (within(sq_lower, upper) & ~is_inside).any(dim=0))
     return inside

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from genpr.neighbors.engine import in_steps, places, profile_of
 
+_MIN_PART, _MAX_PART = 8, 64  # width of parts of rows whose squared distances are added in float64
+
 
 def sq_distances(x: Tensor, y: Tensor, memory: Tensor | None = None) -> Tensor:
     """Squared distances (p,) float64 between row i of `x` and of `y`, (p, d) float32: the definition.
@@ -41,8 +43,9 @@ def _summed(terms: Tensor) -> Tensor:
     """Sums (p,) of the rows of (p, d), which are overwritten, in the one order."""
     while (width := terms.shape[1]) > 1:
         half = 1 << (width - 1).bit_length() - 1
-        terms, rest = torch.split(terms, [half, width - half], dim=1)
-        terms.narrow(1, 0, width - half).add_(rest)  # the rest of `rest` would be padding: zeros
+        rest = width - half  # more would be padding: zeros
+        terms.narrow(1, 0, rest).add_(terms.narrow(1, half, rest))
+        terms = terms.narrow(1, 0, half)
     return terms[:, 0].clone()
 
 
@@ -51,10 +54,12 @@ def square_roots(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sqrt(values.cpu().numpy())).to(values.device)
 
 
-def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Tensor] | None = None) -> Tensor:
     """Squared distances between rows `i` of `x` and `j` of `y`, (p,) float32 throughout, summed in any order."""
     if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
-        return of_pairs(lambda left, right, _: left.float().sub_(right).square_().sum(dim=1), x, y, i, j)
+        return of_pairs(
+            lambda left, right, _: left.float().sub_(right).square_().sum(dim=1), x, y, i, j, held
+        )
     import faiss  # after torch: the other order can load two OpenMP runtimes
 
     # Several times faster than torch, since no rows are copied. Arrays must live until FAISS is done.
@@ -63,6 +68,31 @@ def sq_differences_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     pointers = map(faiss.swig_ptr, (*arrays, out.numpy()))
     faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
     return out
+
+
+def part_width(x: Tensor, y: Tensor) -> int:
+    """Width of the parts of rows in `sq_differences_by_parts`: a divisor of d, or d where there is no suitable one."""
+    d = x.shape[1]
+    if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
+        return d
+    return next((width for width in range(_MAX_PART, _MIN_PART, -1) if d % width == 0), d)
+
+
+def sq_differences_by_parts(
+    x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Tensor] | None = None
+) -> Tensor:
+    """The same, (p,) float64: sums of float32 distances between parts of rows, which have far smaller errors."""
+    (_, d), width = x.shape, part_width(x, y)
+    parts = torch.arange(d // width, device=x.device)
+    if len(parts) == 1:
+        return sq_differences_at(x, y, i, j, held).double()
+    left, right = (each.contiguous().view(-1, width) for each in (x, y))
+
+    def of(some: slice) -> Tensor:
+        of_i, of_j = ((each[some, None] * len(parts) + parts).flatten() for each in (i, j))
+        return sq_differences_at(left, right, of_i, of_j).view(-1, len(parts)).sum(dim=1, dtype=torch.float64)
+
+    return torch.cat(list(in_steps(of, len(i), profile_of(x.device).elements // len(parts), x.device)))
 
 
 def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Tensor] | None = None) -> Tensor:

@@ -14,7 +14,7 @@ distances many times, and need equal distances only for equal vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,9 +22,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genpr.neighbors.bounds import bounds_of_pairs, widened
+from genpr.neighbors.bounds import bounds_of_pairs, tight_bounds_of_pairs, widened
 from genpr.neighbors.coordinates import Index, count_of, part_of
-from genpr.neighbors.distance import blocks_of, near_sq_distances, of_pairs, sq_distances
+from genpr.neighbors.distance import (
+    blocks_of,
+    near_sq_distances,
+    of_pairs,
+    sq_differences_by_parts,
+    sq_distances,
+)
 from genpr.neighbors.engine import (
     ENGINE,
     WHOLE,
@@ -115,50 +121,101 @@ class DirectedPairs:
         lower, upper = (pad(bound, (0, 1), value=torch.inf)[at] for bound in (self.sq_lower, self.sq_upper))
         return lower, upper
 
-    def resolved(
-        self, features: Tensor, ks: Sequence[int], search: Search
-    ) -> tuple[DirectedPairs, dict[int, Tensor]]:
-        """The k-th squared distance of each row by k, (n,), infinite where a row has fewer; and the pairs with those verified.
+    def resolved(self, steps: Sequence[BoundsOfPairs], ks: Sequence[int]) -> tuple[DirectedPairs, KthBounds]:
+        """Bounds on the k-th squared distance of each row by k, (2, n), infinite where a row has fewer pairs; and the pairs.
 
-        Those on one side of the bounds on the k-th distance need no verification. The rest hold the k-th.
+        Each step bounds those pairs again that may be at the k-th distance; the last bounds may be equal. As one pair of each row is
+        at this distance, all steps but the last are left out where there are hardly more.
         """
         lower, upper = self.limits(max(ks))
-        open_pairs, below = dict[int, Tensor](), dict[int, Tensor]()
+        is_open, rank, pairs, found = dict[int, Tensor](), dict[int, Tensor](), self, dict[int, Tensor]()
         for k in ks:
-            least, most = lower[:, k - 1], upper[:, :k].amax(dim=1)
-            is_near = self.sq_lower <= most.index_select(0, self.row)
-            open_pairs[k] = is_near & (self.sq_upper >= least.index_select(0, self.row))
-            below[k] = (upper[:, :k] < least[:, None]).sum(dim=1)
-        verified = self._verified(features, torch.stack([*open_pairs.values()]).any(dim=0), search)
-        return verified, {k: verified._ranked(open_pairs[k], k - 1 - below[k]) for k in ks}
+            found[k] = torch.stack([lower[:, k - 1], upper[:, :k].amax(dim=1)])
+            rank[k] = k - 1 - (upper[:, :k] < lower[:, k - 1, None]).sum(dim=1)
+            is_open[k] = self._may_be_at(found[k])
+        for step in steps:
+            at = places(torch.stack([*is_open.values()]).any(dim=0))
+            if step is not steps[-1] and len(at) <= _FEW_OPEN * len(self.size) * len(ks):
+                continue
+            pairs = pairs._bounded(step, at)
+            for k in ks:
+                found[k] = pairs._ranked(is_open[k], rank[k])
+                if step is not steps[-1]:
+                    is_below = is_open[k] & (pairs.sq_upper < found[k][0].index_select(0, self.row))
+                    rank[k] = rank[k].index_add(0, self.row, is_below.long(), alpha=-1)
+                    is_open[k] &= pairs._may_be_at(found[k])
+        return pairs, found
+
+    def _may_be_at(self, bounds: Tensor) -> Tensor:
+        least, most = bounds.index_select(1, self.row)
+        may: Tensor = (self.sq_lower <= most) & (self.sq_upper >= least)
+        return may
+
+    def _bounded(self, bounds_of: BoundsOfPairs, at: Tensor) -> DirectedPairs:
+        """With other bounds of the pairs `at` some positions."""
+        if not len(at):
+            return self
+        bounds = bounds_of(self.row.index_select(0, at), self.other.index_select(0, at))
+        both = zip((self.sq_lower, self.sq_upper), bounds, strict=True)
+        lower, upper = (before.index_copy(0, at, after) for before, after in both)
+        return replace(self, sq_lower=lower, sq_upper=upper)
 
     def _ranked(self, some: Tensor, rank: Tensor) -> Tensor:
-        """Of `some` pairs (p,) bool, the lower bound of the one at `rank` (n,) of each row; infinite where a row has none."""
+        """Of `some` pairs (p,) bool, both bounds (2, n) of each row that are at its `rank` (n,); infinite where a row has none."""
         at = places(some)
-        rows, values = self.row.index_select(0, at), self.sq_lower.index_select(0, at)
+        rows = self.row.index_select(0, at)
         size = _counted(rows, len(self.size))
         place = (size.cumsum(dim=0) - size + rank).where(size > 0, len(at))
-        return pad(values[_by_row(rows, values)], (0, 1), value=torch.inf)[place]
+        bounds = list[Tensor]()
+        for each in (self.sq_lower, self.sq_upper):
+            values = each.index_select(0, at)
+            bounds.append(pad(values[_by_row(rows, values)], (0, 1), value=torch.inf)[place])
+        return torch.stack(bounds)
 
-    def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, search: Search) -> Tensor:
+    def of_rows(self, rows: Tensor) -> DirectedPairs:
+        """The pairs of some `rows` (r,)."""
+        is_one = torch.zeros_like(self.size, dtype=torch.bool).index_fill_(0, rows, True)
+        at = places(is_one.index_select(0, self.row))
+        return DirectedPairs.from_sorted(self._pairs.at(at), len(self.size))
+
+    def in_degrees(self, sq_radii: Tensor, ties: Ties, exactly: BoundsOfPairs) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
         inside = torch.le if ties == "closed" else torch.lt
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
         for radii in sq_radii:
             of_row = radii.index_select(0, self.row)
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
-        sq = self._verified(features, is_open, search).sq_lower
+        sq = self._bounded(exactly, places(is_open)).sq_lower
         contained = inside(sq, sq_radii.index_select(1, self.row)).long()
         return contained.new_zeros(len(sq_radii), len(self.size)).index_add_(1, self.other, contained)
 
-    def _verified(self, features: Tensor, is_open: Tensor, search: Search) -> DirectedPairs:
-        at = places(is_open)
-        if not len(at):
-            return self
-        i, j = self.row.index_select(0, at), self.other.index_select(0, at)
-        exact = search.map_pairs(partial(of_pairs, sq_distances), features, features, i, j)
-        sq_lower, sq_upper = (bound.index_copy(0, at, exact) for bound in (self.sq_lower, self.sq_upper))
-        return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
+
+BoundsOfPairs = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Lower and upper bounds on the squared distances of rows (p,) and others (p,), which may be equal: (p,) float64 each."""
+KthBounds = dict[int, Tensor]
+"""By k, lower and upper bounds on the squared distance of each row to its k-th neighbor, (2, n) float64."""
+
+
+def exactly(features: Tensor, search: Search | None = None) -> BoundsOfPairs:
+    """The definition for pairs of rows of (n, d) `features`, whose computation processes and threads share in a search."""
+
+    def of(i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        exact = partial(of_pairs, sq_distances)
+        map_pairs = exact if search is None else partial(search.map_pairs, exact)
+        sq = map_pairs(features, features, i, j)
+        return sq, sq
+
+    return of
+
+
+def tightly(features: Tensor, search: Search | None = None) -> BoundsOfPairs:
+    """Tight bounds for pairs, likewise; equal on all processes that share a search."""
+
+    def of(i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        sq = None if search is None else search.map_pairs(sq_differences_by_parts, features, features, i, j)
+        return tight_bounds_of_pairs(features, features, i, j, sq)
+
+    return of
 
 
 def _by_row(rows: Tensor, values: Tensor) -> Tensor:
@@ -172,6 +229,8 @@ def _counted(rows: Tensor, n: int) -> Tensor:
     return rows.new_zeros(n).index_add_(0, rows, torch.ones_like(rows))
 
 
+# Pairs of a row that may be at its k-th distance, of which the definition costs less than better bounds of all
+_FEW_OPEN = 1.25
 _MARGIN = (
     7  # rows beyond the k nearest that are read, too: for a first reach, and since they may be within reach
 )

@@ -62,7 +62,7 @@ def test_every_count_equals_brute_force(ties, threads):
     torch.set_num_threads(threads)  # the fixture for all tests puts the number back
     balls = [BallKind(k) for k in (1, 3, 5)]
     side = Neighborhood.from_features(check_features(real, "real"), balls, ties=ties)
-    found = memberships_of(side, fake, ks=KS)
+    found = memberships_of(side, torch.from_numpy(fake), ks=KS)
     sq, of_real, of_fake = geometry()
     for ball in balls:
         inside = oracle.memberships(sq, of_real[ball.k], ties)

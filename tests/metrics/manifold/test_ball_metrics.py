@@ -27,7 +27,7 @@ def counted(real, fake, ks, ties="closed"):
     real_balls, _ = needed_balls(ks)
     reals = torch.from_numpy(np.asarray(real, np.float32))
     side = Neighborhood.from_features(reals, real_balls, ties=ties)
-    return memberships_of(side, np.asarray(fake, np.float32), ks=ks)
+    return memberships_of(side, torch.from_numpy(np.asarray(fake, np.float32)), ks=ks)
 
 
 def everything(real, fake, k, ties="closed"):

@@ -99,7 +99,7 @@ GOOD = np.random.default_rng(0).normal(size=(20, 3))
 def test_unfitted_ks_are_errors():
     side = Neighborhood.from_features(torch.from_numpy(GOOD).float(), [BallKind(3)])
     with raising(UsageError, "k-not-fitted"):
-        memberships_of(side, GOOD, ks={"density": 5})
+        memberships_of(side, torch.from_numpy(GOOD).float(), ks={"density": 5})
 
 
 @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
