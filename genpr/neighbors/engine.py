@@ -33,11 +33,10 @@ Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
 _ALWAYS_HELD = 2**24  # bytes of a tile; reading free memory costs more than smaller tiles
-WHOLE = 2**22  # elements of a tile of whole rows
-_PARTS, _MIN_PART = (
-    4,
-    128,
-)  # of the products of a set with itself, one after the other: number, and minimum rows
+_WHOLE = 2**22  # elements of a tile of whole rows
+# Parts of the products of a set with itself, one after the other, and their minimum rows
+_PARTS, _MIN_PART = 4, 128
+SHARE_OF_WHOLE = (_PARTS + 1) / (2 * _PARTS)  # of these products that are computed; the others are copies
 _SHARED = 2**32  # terms of products from which on threads divide the rows
 
 
@@ -148,6 +147,11 @@ CUDA = DeviceProfile(
 def profile_of(device: torch.device) -> DeviceProfile:
     """The profile of `device`."""
     return CPU if device.type == "cpu" else CUDA
+
+
+def is_whole(n: int) -> bool:
+    """Whether all products of n rows with themselves are held at once, of which half are computed."""
+    return n * n <= _WHOLE
 
 
 def places(mask: Tensor) -> Tensor:
@@ -298,7 +302,7 @@ class Engine:
         profile = profile_of(device)
         most_rows, most_columns = profile.narrow_tile if width <= 512 else profile.wide_tile
         if whole and not (self.tile_rows or self.tile_columns):
-            most_rows = max(most_rows, WHOLE // most_columns)
+            most_rows = max(most_rows, _WHOLE // most_columns)
         most_rows, most_columns = self.tile_rows or most_rows, self.tile_columns or most_columns
         if whole:
             most_rows, most_columns = max(1, most_rows * most_columns // max(1, columns)), columns

@@ -33,12 +33,13 @@ from genpr.neighbors.distance import (
 )
 from genpr.neighbors.engine import (
     ENGINE,
-    WHOLE,
+    SHARE_OF_WHOLE,
     Advance,
     Engine,
     PerThread,
     Search,
     in_steps,
+    is_whole,
     no_advance,
     places,
     profile_of,
@@ -231,9 +232,7 @@ def _counted(rows: Tensor, n: int) -> Tensor:
 
 # Pairs of a row that may be at its k-th distance, of which the definition costs less than better bounds of all
 _FEW_OPEN = 1.25
-_MARGIN = (
-    7  # rows beyond the k nearest that are read, too: for a first reach, and since they may be within reach
-)
+_MARGIN = 7  # rows beyond the k nearest that are read: for a first reach, and since they may be within it
 _FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
 # For larger k, this many times as many rows around the center of a cluster are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
@@ -281,8 +280,10 @@ def _compares_all(rows: IndexedPoints, points: IndexedPoints | None, search: Sea
     n, total = len(rows.features), len((points or rows).features)
     of_pair = profile.per_term * coordinates.width + profile.per_pair
     swept = min(total, profile.first_columns) + total / (2 if points is None else 1)
+    held = total * SHARE_OF_WHOLE if points is None and is_whole(n) else total
     return (
-        n * total * (of_pair + profile.per_key) <= n * (swept * of_pair + profile.per_row) + profile.per_sweep
+        n * (held * of_pair + total * profile.per_key)
+        <= n * (swept * of_pair + profile.per_row) + profile.per_sweep
     )
 
 
@@ -298,8 +299,7 @@ def _among_all(
     count = min(k + _MARGIN, available)
     is_ordered = coordinates.residual is None and not others.coordinates.slack.isinf().any()
     most, terms = profile_of(device).max_pairs, n * total * coordinates.width
-    # Of a set of moderate size, half of the products with itself suffice.
-    some = n if points is None and n * n <= WHOLE else search.rows_per_thread(n, total, coordinates.width)
+    some = n if points is None and is_whole(n) else search.rows_per_thread(n, total, coordinates.width)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
 
     def near(block: slice) -> tuple[Tensor, ...]:
