@@ -196,6 +196,9 @@ _OF_CHOICE, _PER_ROW_PLACED = 1e8, 1e4
 # Numbers of directions to try, in stages: those of one are the leading ones of its last
 _WIDTHS = (64, 96, 128), (192, 256, 384, 512), (768, 1024)
 
+# Directions over which rows are spread beyond which fewer of them cannot tell rows apart; and, for sets of so many rows, hardly can
+_MOST_DIMENSIONS, _FEW_DIMENSIONS, _FEW_ROWS = 256, 16, 10_000
+
 # Without clusters, the metrics of 10,000 + 10,000 images take 1.24 times as long, and those of 25,000 + 25,000 take 1.55 times as
 # long (features of a CNN trained on CIFAR-10, 2,048 dimensions).
 _ROWS_PER_CLUSTER = 512
@@ -228,6 +231,14 @@ class _Sample:
         rank = max(1, round(k * len(rows) / len(features)))
         sq = _sq_distances(rows, sq_norms, queries)
         return cls(index, rows, sq_norms, queries, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
+
+    @property
+    def dimensions(self) -> float:
+        """Number of directions over which the rows are spread: tr(C)^2 / tr(C^2) for the covariance C, about."""
+        products = self.rows[self.queries] @ self.rows.T
+        products[torch.arange(len(products), device=products.device), self.queries] = 0
+        of_others = products.double().square().sum() / (len(products) * (len(self.rows) - 1))
+        return float(self.sq_norms.double().mean().square() / of_others.clamp(min=1e-30))
 
     def candidate_share(self, coordinates: Tensor) -> float:
         """Share of all pairs that (s, w) `coordinates` of the rows leave to verify."""
@@ -269,7 +280,8 @@ def choose_projection(features: Tensor, k: int) -> Projection:
         if fitted is None or judged is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since most rows are far from each other")
             return projection
-        basis = _cheapest_basis(fitted, judged)
+        most = _FEW_DIMENSIONS if n <= _FEW_ROWS else _MOST_DIMENSIONS
+        basis = _cheapest_basis(fitted, judged) if judged.dimensions <= most else None
         if basis is None:
             _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
             return projection
