@@ -33,7 +33,7 @@ Advance = Callable[[int], None]
 """Progress callback, called with the number of pairs processed since the last call."""
 
 _ALWAYS_HELD = 2**24  # bytes of a tile; reading free memory costs more than smaller tiles
-_WHOLE = 2**24  # elements of a tile of whole rows
+_WHOLE = 8_000_000  # elements of a tile of whole rows: 31 MiB, the most that malloc keeps
 # Parts of the products of a set with itself, one after the other, and their minimum rows
 _PARTS, _MIN_PART = 4, 128
 SHARE_OF_WHOLE = (_PARTS + 1) / (2 * _PARTS)  # of these products that are computed; the others are copies

@@ -234,11 +234,11 @@ class _Sample:
 
     @property
     def dimensions(self) -> float:
-        """Number of directions over which the rows are spread: tr(C)^2 / tr(C^2) for the covariance C, about."""
-        products = self.rows[self.queries] @ self.rows.T
-        products[torch.arange(len(products), device=products.device), self.queries] = 0
-        of_others = products.double().square().sum() / (len(products) * (len(self.rows) - 1))
-        return float(self.sq_norms.double().mean().square() / of_others.clamp(min=1e-30))
+        """Number of directions over which rows are spread, about: of d equally likely ones, squared cosines have the mean 1 / d."""
+        unit = self.rows / self.sq_norms.sqrt().clamp(min=1e-30)[:, None]
+        cosines = unit[self.queries] @ unit.T
+        cosines[torch.arange(len(cosines), device=cosines.device), self.queries] = 0
+        return float((len(self.rows) - 1) / cosines.square().sum(dim=1).mean().clamp(min=1e-30))
 
     def candidate_share(self, coordinates: Tensor) -> float:
         """Share of all pairs that (s, w) `coordinates` of the rows leave to verify."""

@@ -114,7 +114,7 @@ def _no_bounds(x, y, i, j):
     ("name", "value"),
     [
         ("bounds._PAIRS_PER_PRODUCT", 0),
-        ("counts.bounds_of_pairs", _no_bounds),
+        ("counts.tight_bounds_of_pairs", _no_bounds),
         ("engine.CPU", replace(CPU, min_pairs=50)),
     ],
 )
