@@ -20,6 +20,7 @@ from torch import Tensor
 
 from genpr.metrics.blocks import Blocks, check_no_zero_rows, held_on
 from genpr.metrics.influence import Influence, SquaredDistance
+from genpr.neighbors.engine import products_with_itself
 from genpr.validation import Features, check_count, checked_pair, choose_device, entry_point
 
 _DRAWN_AT_ONCE = 2**14  # indices; a GPU computes while the next are drawn
@@ -276,7 +277,7 @@ def _tiles(left: _Rows, right: _Rows, kernel: _Kernel) -> Iterator[tuple[int, in
         j = i if itself else 0
         for other in range(at if itself else 0, len(right)):
             y = x if itself and other == at else right[other]
-            yield i, j, kernel(x @ y.T)
+            yield i, j, kernel(products_with_itself(x) if y is x else x @ y.T)
             j += len(y)
         i += len(x)
 

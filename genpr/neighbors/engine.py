@@ -219,24 +219,13 @@ class Tiles:
     masks: NDArray[np.bool_] | None = None
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
-        """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32.
-
-        If both are the same tensor, products below the diagonal are copies of those above.
-        """
+        """Inner products (r, c) float32 of rows (r, w) and (c, w), both float16 or both float32."""
         if self.memory is None or left.dtype == torch.float16:
             return products_in_float32(left, right)
         if len(left) * len(right) > len(self.memory):  # this thread got less memory than the first
             raise MemoryError
         out = self.memory[: len(left) * len(right)].view(len(left), len(right))
-        step = len(left)
-        if left is right:
-            step = max(_MIN_PART, -(-step // _PARTS))
-        for start in range(0, len(left), max(1, step)):
-            part, first = slice(start, start + step), start if left is right else 0
-            torch.mm(left[part], right[first:].T, out=out[part, first:])
-            if left is right:
-                out[start + step :, part] = out[part, start + step :].T
-        return out
+        return products_with_itself(left, out) if left is right else torch.mm(left, right.T, out=out)
 
     def at_least(
         self, keys: Tensor, of_rows: Tensor, of_columns: Tensor | None = None
@@ -258,6 +247,19 @@ class Tiles:
             np.logical_or(mask, other, out=mask)
         at = torch.from_numpy(np.flatnonzero(mask))
         return at // columns, at % columns, keys.flatten().index_select(0, at)
+
+
+def products_with_itself(rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Inner products (r, r) of rows (r, w) with each other; on a CPU, most below the diagonal are copies of those above."""
+    if rows.is_cuda:
+        return rows @ rows.T
+    out = rows.new_empty(len(rows), len(rows)) if out is None else out
+    step = max(_MIN_PART, -(-len(rows) // _PARTS))
+    for start in range(0, len(rows), step):
+        part, later = slice(start, start + step), slice(start + step, None)
+        torch.mm(rows[part], rows[start:].T, out=out[part, start:])
+        out[later, part] = out[part, later].T
+    return out
 
 
 def products_in_float32(left: Tensor, right: Tensor) -> Tensor:
