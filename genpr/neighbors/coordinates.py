@@ -86,14 +86,17 @@ class Coordinates(ABC):
             gap += self.residual.take(rows) * others.residual.take(columns) * (4 / self.scale**2)
         return gap
 
+    def unknown(self, columns: Index) -> Tensor:
+        """Those of `columns` (c,), by position, that coordinates cannot represent."""
+        return places(self.slack[columns].isinf())
+
     def nearest(
-        self, keys: Tensor, block: Index, others: Coordinates, columns: Index, count: int
+        self, keys: Tensor, block: Index, others: Coordinates, columns: Index, unknown: Tensor, count: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The `count` of `columns` of `others` with the largest `keys` (r, c) for each row of `block`, and both bounds: (r, count).
 
-        A row that coordinates cannot represent is near to all others by its keys, and tells nothing.
+        `unknown` columns are near to all rows by their keys, and tell nothing.
         """
-        unknown = places(others.slack[columns].isinf())
         if len(unknown):
             keys = keys.index_fill(1, unknown, -torch.inf)
         values, at = keys.topk(count, dim=1)

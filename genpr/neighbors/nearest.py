@@ -138,9 +138,10 @@ class DirectedPairs:
             at = places(torch.stack([*is_open.values()]).any(dim=0))
             if step is not steps[-1] and len(at) <= _FEW_OPEN * len(self.size) * len(ks):
                 continue
-            pairs = pairs._bounded(step, at)
+            bounds = step(self.row.index_select(0, at), self.other.index_select(0, at))
+            pairs = pairs._bounded(at, *bounds)
             for k in ks:
-                found[k] = pairs._ranked(is_open[k], rank[k])
+                found[k] = pairs._ranked(is_open[k], rank[k], is_exact=bounds[0] is bounds[1])
                 if step is not steps[-1]:
                     is_below = is_open[k] & (pairs.sq_upper < found[k][0].index_select(0, self.row))
                     rank[k] = rank[k].index_add(0, self.row, is_below.long(), alpha=-1)
@@ -152,26 +153,23 @@ class DirectedPairs:
         may: Tensor = (self.sq_lower <= most) & (self.sq_upper >= least)
         return may
 
-    def _bounded(self, bounds_of: BoundsOfPairs, at: Tensor) -> DirectedPairs:
+    def _bounded(self, at: Tensor, sq_lower: Tensor, sq_upper: Tensor) -> DirectedPairs:
         """With other bounds of the pairs `at` some positions."""
-        if not len(at):
-            return self
-        bounds = bounds_of(self.row.index_select(0, at), self.other.index_select(0, at))
-        both = zip((self.sq_lower, self.sq_upper), bounds, strict=True)
-        lower, upper = (before.index_copy(0, at, after) for before, after in both)
+        lower, upper = self.sq_lower.index_copy(0, at, sq_lower), self.sq_upper.index_copy(0, at, sq_upper)
         return replace(self, sq_lower=lower, sq_upper=upper)
 
-    def _ranked(self, some: Tensor, rank: Tensor) -> Tensor:
+    def _ranked(self, some: Tensor, rank: Tensor, *, is_exact: bool) -> Tensor:
         """Of `some` pairs (p,) bool, both bounds (2, n) of each row that are at its `rank` (n,); infinite where a row has none."""
         at = places(some)
         rows = self.row.index_select(0, at)
         size = _counted(rows, len(self.size))
         place = (size.cumsum(dim=0) - size + rank).where(size > 0, len(at))
         bounds = list[Tensor]()
-        for each in (self.sq_lower, self.sq_upper):
+        for each in (self.sq_lower,) if is_exact else (self.sq_lower, self.sq_upper):
             values = each.index_select(0, at)
-            bounds.append(pad(values[_by_row(rows, values)], (0, 1), value=torch.inf)[place])
-        return torch.stack(bounds)
+            values = pad(values.index_select(0, _by_row(rows, values)), (0, 1), value=torch.inf)
+            bounds.append(values.index_select(0, place))
+        return torch.stack(bounds).expand(2, -1)
 
     def of_rows(self, rows: Tensor) -> DirectedPairs:
         """The pairs of some `rows` (r,)."""
@@ -186,7 +184,9 @@ class DirectedPairs:
         for radii in sq_radii:
             of_row = radii.index_select(0, self.row)
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
-        sq = self._bounded(exactly, places(is_open)).sq_lower
+        at = places(is_open)
+        exact, _ = exactly(self.row.index_select(0, at), self.other.index_select(0, at))
+        sq = self.sq_lower.index_copy(0, at, exact)
         contained = inside(sq, sq_radii.index_select(1, self.row)).long()
         return contained.new_zeros(len(sq_radii), len(self.size)).index_add_(1, self.other, contained)
 
@@ -297,7 +297,8 @@ def _among_all(
         own = torch.arange(n, device=device)
     available, every = total - (own is not None), slice(0, total)
     count = min(k + _MARGIN, available)
-    is_ordered = coordinates.residual is None and not others.coordinates.slack.isinf().any()
+    unknown = others.coordinates.unknown(every)
+    is_ordered = coordinates.residual is None and not len(unknown)
     most, terms = profile_of(device).max_pairs, n * total * coordinates.width
     some = n if points is None and is_whole(n) else search.rows_per_thread(n, total, coordinates.width)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
@@ -308,7 +309,7 @@ def _among_all(
             keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
             if own is not None:
                 keys.scatter_(1, own[block, None], -torch.inf)
-            nearest = coordinates.nearest(keys, block, others.coordinates, every, count)
+            nearest = coordinates.nearest(keys, block, others.coordinates, every, unknown, count)
         sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
         wide = widened(sq_reach, d)  # so that they hold the nearest by `near_sq_distances`, too
         if is_ordered:
@@ -316,7 +317,7 @@ def _among_all(
             if count == available or not is_within[:, -1].any():  # none is left out
                 at = places(is_within.flatten())
                 near = (each.flatten().index_select(0, at) for each in nearest)
-                return part_of(block, at // count), *near, copies, is_within.new_ones(1)
+                return part_of(block, at // count), *near, copies, at[:0]
         at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide))
         i, sq_lower = part_of(block, at), coordinates.sq_lower(keys)
         pairs = Pairs(i, j, sq_lower, sq_lower + coordinates.sq_gap(i, others.coordinates, j))
@@ -330,7 +331,7 @@ def _among_all(
             pairs = Pairs(part_of(block, found.i), *found[1:])
         if own is None:
             pairs = _without_crowds(pairs, rows.features, others.features, k)
-        return *pairs, copies, torch.zeros(1, dtype=torch.bool, device=device)
+        return *pairs, copies, at.new_zeros(1)
 
     def in_parts(block: slice) -> tuple[Tensor, ...]:
         def part(some: slice) -> tuple[Tensor, ...]:
@@ -347,8 +348,8 @@ def _among_all(
             search.advance(block.stop * (n - 1) // 2 - block.start * (n - 1) // 2)
         else:
             search.advance((block.stop - block.start) * total)
-    *pairs, copies, is_sorted = map(torch.cat, zip(*found, strict=True))
-    directed = DirectedPairs.from_sorted if is_sorted.all() else DirectedPairs.grouped
+    *pairs, copies, unordered = map(torch.cat, zip(*found, strict=True))
+    directed = DirectedPairs.grouped if len(unordered) else DirectedPairs.from_sorted
     return directed(Pairs(*pairs), n), copies
 
 
@@ -436,6 +437,7 @@ def _first_reach(
         )  # of coordinates relative to the center, squared and halved, nearly
         central = norms.topk(min(_CENTRAL, total), largest=False).indices
     spread = evenly_spaced(total, some, device)
+    unknown_spread = others.coordinates.unknown(spread)
     most = min(total, max(some, few, _AROUND * k) + _CENTRAL)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, limit, most, whole=True))
 
@@ -447,9 +449,9 @@ def _first_reach(
         keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
         if points is None:
             keys.masked_fill_(columns == own[:, None], -torch.inf)
-        nearest = coordinates.nearest(
-            keys, block, others.coordinates, columns, min(k + _MARGIN, len(columns))
-        )
+        unknown = unknown_spread if is_wide else others.coordinates.unknown(columns)
+        count = min(k + _MARGIN, len(columns))
+        nearest = coordinates.nearest(keys, block, others.coordinates, columns, unknown, count)
         return _reach_of(rows, block, k, nearest, has_copies=points is None)
 
     blocks = shared_blocks(rows, torch.zeros_like(coordinates.slack), min(limit, tiles.own.rows), search)

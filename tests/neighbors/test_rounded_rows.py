@@ -86,7 +86,7 @@ def test_bounds_hold_for_the_worst_products(case, kind, tiles):
     lower = coordinates.sq_lower(keys)
     assert (lower <= true).all()
     assert (lower + coordinates.sq_gap(every[:, None], coordinates, every) >= true).all()
-    near, lower, upper = coordinates.nearest(keys, every, coordinates, whole, 5)
+    near, lower, upper = coordinates.nearest(keys, every, coordinates, whole, coordinates.unknown(whole), 5)
     assert (lower <= true.gather(1, near)).all()
     assert (upper >= true.gather(1, near)).all()
 
