@@ -1,10 +1,15 @@
 import feature_cases
+import numpy as np
 import pytest
 import torch
 from search_cases import all_pairs
 
-from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs
-from genpr.neighbors.distance import of_pairs, sq_differences_at, sq_distances
+from genpr.neighbors.bounds import bounds_of_differences, bounds_of_pairs, tight_bounds_of_pairs
+from genpr.neighbors.distance import (
+    of_pairs,
+    sq_differences_at,
+    sq_distances,
+)
 
 
 def _of_differences(x, y, i, j):
@@ -16,8 +21,10 @@ def test_bounds_hold_and_are_tight(case, rng):
     x, y = map(torch.from_numpy, feature_cases.make(case))
     (i, j), d = all_pairs(len(x), len(y)), x.shape[1]
     true = of_pairs(sq_distances, x, y, i, j)
+    of_differences = 5 * (d + 10) * 2.0**-24 * true + 3 * d * 2.0**-124
     widths = {
-        _of_differences: 5 * (d + 10) * 2.0**-24 * true + 3 * d * 2.0**-124,
+        _of_differences: of_differences,
+        tight_bounds_of_pairs: of_differences,
         bounds_of_pairs: 1e-11 * torch.cat([x, y]).double().sub(x[0]).square().sum(dim=1).max(),
     }
     for bounds, width in widths.items():
@@ -32,6 +39,19 @@ def test_bounds_hold_and_are_tight(case, rng):
     assert (lower <= true[few]).all()
     assert (true[few] <= upper).all()
     assert upper.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("d", "width"), [(64, 64), (100, 50), (127, 127), (130, 26), (512, 64), (1030, 10), (2048, 64)]
+)
+def test_sums_over_parts_of_rows_have_the_error_of_a_part(d, width, rng):
+    x, y = torch.from_numpy(rng.normal(3, 1, (2, 60, d)).astype(np.float32))
+    i, j = (torch.from_numpy(rng.integers(0, 60, 500)) for _ in range(2))
+    true = of_pairs(sq_distances, x, y, i, j)
+    lower, upper = tight_bounds_of_pairs(x, y, i, j)
+    assert (lower <= true).all()
+    assert (true <= upper).all()
+    assert (upper - lower <= 5 * (width + 10) * 2.0**-24 * true).all()
 
 
 def test_overflow_of_float32_squares_is_resolved_by_the_definition(monkeypatch):

@@ -9,7 +9,8 @@ import torch
 from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_of, sq_radii, truth
 
 from genpr.neighbors import counts as counts_module
-from genpr.neighbors.counts import CrossCounts, cross_counts
+from genpr.neighbors.balls import BallKind
+from genpr.neighbors.counts import CrossCounts, Neighborhood, cross_counts
 from genpr.neighbors.engine import CPU, Engine
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -71,6 +72,41 @@ def test_points_on_a_sphere_are_only_in_closed_balls(case, rng):
     of_real, of_fake = expected.sq[np.arange(n), on[0]][None], expected.sq[on[1], np.arange(m)][None]
     for ties in TIES:
         _counts(x, y, of_real, of_fake, expected.sq, ties)
+
+
+@pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
+def test_radii_are_verified_only_where_they_decide(case, kind, engine, rng):
+    expected, balls = truth(case), [BallKind(1), BallKind(3)]
+    x, y = place(expected.real, expected.fake, kind=kind)
+    exact = [of([1, 3]) for of in (expected.real_sq_radii, expected.fake_sq_radii)]
+    for ties in TIES:
+        sides = [
+            Neighborhood.from_points(
+                points, balls, ties=ties, keep=4, counts_degrees=False, engine=ENGINES[engine]
+            )
+            for points in (x, y)
+        ]
+        radii = [side.radii for side in sides]
+        counts = cross_counts(
+            x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], ties=ties, engine=ENGINES[engine]
+        )
+        _assert_counts(counts, expected.sq, *exact, ties)
+        for side, of_side in zip(sides, exact, strict=True):
+            assert side.in_degrees is None
+            assert (side.radii.lower.numpy() <= of_side).all()
+            assert (of_side <= side.radii.upper.numpy()).all()
+            rows = torch.from_numpy(rng.integers(0, of_side.shape[1], 9))
+            assert side.radii.exact_at(rows).tolist() == of_side[:, rows].tolist()
+            assert side.radii.of_balls([1]).exact_at(rows).tolist() == of_side[1:, rows].tolist()
+            assert side.sq_radii.tolist() == of_side.tolist()
+
+
+def test_few_radii_are_verified(rng, verified):
+    x, y = place(*rng.normal(size=(2, 600, 256)).astype(np.float32))
+    sides = [Neighborhood.from_points(points, [BallKind(5)], counts_degrees=False) for points in (x, y)]
+    assert not verified
+    cross_counts(x, y, real_sq_radii=sides[0].radii, fake_sq_radii=sides[1].radii)
+    assert sum(verified) < 600 / 4
 
 
 @kinds

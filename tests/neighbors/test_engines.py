@@ -6,7 +6,7 @@ from torch import Tensor
 
 from genpr.neighbors import engine as engine_module
 from genpr.neighbors.distance import sq_differences_at
-from genpr.neighbors.engine import Engine
+from genpr.neighbors.engine import Engine, products_with_itself
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -76,6 +76,16 @@ def test_differences_have_the_precision_of_float32(form_of_x, d, rng, set_sizes)
         sq = sq_differences_at(_layouts(values[0])[form_of_x], y, i, j)
         assert sq.dtype == torch.float32
         assert ((sq - true).abs() <= (d + 3) * 2.0**-24 * true).all(), form_of_y
+
+
+@pytest.mark.parametrize("n", [0, 1, 127, 128, 129, 300, 515, 700])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_of_rows_with_themselves_are_whole(n, dtype, rng):
+    rows = torch.from_numpy(rng.integers(-9, 9, (n, 20))).to(dtype)
+    expected = rows.numpy() @ rows.numpy().T
+    out = torch.full((n, n), torch.nan, dtype=dtype)
+    assert products_with_itself(rows, out) is out
+    assert out.tolist() == products_with_itself(rows).tolist() == expected.tolist()
 
 
 def test_tiles_follow_the_memory_budget(rng, monkeypatch):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from search_cases import sq_radii
 from torch import Tensor
 
+from genpr.neighbors import index
 from genpr.neighbors.index import Projection, choose_projection, is_suitable, principal_directions
 
 N, D = 4000, 256  # enough rows and columns for a choice
@@ -75,6 +76,13 @@ def test_all_coordinates_are_chosen_if_directions_do_not_reduce_cost(case):
     assert len(projection.centers) == 0
     assert torch.equal(projection.center, plain.center)
     assert projection.scale == plain.scale
+
+
+def test_no_directions_are_fitted_to_rows_that_are_spread_over_many(monkeypatch):
+    monkeypatch.setattr(index, "_cheapest_basis", lambda *_: pytest.fail("it takes longer than the search"))
+    assert choose_projection(_isotropic(), 5).basis is None
+    with pytest.raises(pytest.fail.Exception):
+        choose_projection(_learned(1), 5)
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e12, 1e36])
