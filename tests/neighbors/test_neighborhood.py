@@ -221,6 +221,16 @@ def test_rows_without_coordinates_cost_only_their_own_distances(plan, rng, verif
 
 
 @pytest.mark.parametrize("plan", ["all pairs", "sweep"])
+def test_rows_without_coordinates_are_neighbors_where_no_others_are(plan, rng):
+    features = rng.normal(size=(12, 8)).astype(np.float32)
+    features[::3] *= 1e30
+    (points,) = place(features)
+    assert points.coordinates.slack.isinf().sum() == 4
+    found = sq_radii(points, [5, 8, 10], engine=Engine(plan=plan))
+    assert found.tolist() == oracle.kth_sq_distances(features, [5, 8, 10]).tolist()
+
+
+@pytest.mark.parametrize("plan", ["all pairs", "sweep"])
 def test_all_rows_at_the_distance_of_the_kth_are_kept_where_there_are_many(plan, monkeypatch):
     monkeypatch.setattr(nearest, "_CROWD", 10)
     features = np.eye(60, dtype=np.float32)  # all equally far from each other
