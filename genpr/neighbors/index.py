@@ -183,7 +183,7 @@ _CHOSEN = "search within %d x %d features: %s"
 
 _SAMPLED = 4096  # maximum rows that directions are fitted to, and as many for their evaluation
 _SAMPLE_QUERIES = 128  # rows whose candidates are counted
-_MIN_ROWS = 2500  # smaller sets use all coordinates, which cost less there (docs/scaling.md)
+_MIN_ROWS = 2900  # smaller sets use all coordinates, which cost less there (docs/scaling.md)
 # Of the mean squared norm, below which coordinates relative to another center are more precise
 _MIN_SPREAD = 1 / 16
 _MIN_SAMPLE = 64  # rows of a sample that are not outliers
