@@ -106,8 +106,9 @@ class KNNManifold:
         return self.balls.points.features
 
     @property
+    @entry_point
     def sq_radii(self) -> Tensor:
-        """Squared radii of the balls, (n,) float64."""
+        """Squared radii of the balls, (n,) float64, computed when they are first read."""
         return self.balls.sq_radii[0]
 
     @property

@@ -238,7 +238,7 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
 def tight_bounds_of_pairs(
     x: Tensor, y: Tensor, i: Tensor, j: Tensor, sq: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same with smaller errors at up to three times the cost, from `sq_differences_by_parts`, if not given as `sq` (p,)."""
+    """Tighter bounds at up to three times the cost. `sq` (p,) are `sq_differences_by_parts`, computed here if None."""
     sq = sq_differences_by_parts(x, y, i, j) if sq is None else sq
     return _known(x, y, i, j, bounds_of_differences(sq, x.shape[1], part_width(x, y)))
 

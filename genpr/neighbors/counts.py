@@ -68,13 +68,15 @@ class _LaterRadii:
 
     def __call__(self, rows: Tensor | None = None) -> Tensor:
         """Of `rows` (r,), in any order, or of all: (len(balls), r) float64."""
-        near = self.near if rows is None else self.near.of_rows(rows)
-        with plain_arithmetic():
-            steps = [tightly(self.features), exactly(self.features)]
-            _, bounds = near.resolved(steps, sorted({ball.k for ball in self.balls}))
+        near, x, place = self.near, self.features, None
+        if rows is not None:
+            some, place = torch.unique(rows, return_inverse=True)
+            near, x = near.of_rows(some), x.index_select(0, some)
+        steps = [of(x, self.features) for of in (tightly, exactly)]
+        _, bounds = near.resolved(steps, sorted({ball.k for ball in self.balls}))
         # Rows without pairs have k copies.
         sq_radii = torch.stack([bounds[ball.k][0] for ball in self.balls]).masked_fill_(near.size == 0, 0)
-        return sq_radii if rows is None else sq_radii.index_select(1, rows)
+        return sq_radii if place is None else sq_radii.index_select(1, place)
 
 
 @dataclass(slots=True)
@@ -86,6 +88,13 @@ class Radii:
     _later: Callable[[Tensor | None], Tensor] | None = None  # exact ones of some rows (r,) or of all
 
     @classmethod
+    def of(cls, sq_radii: Tensor | Radii | None, features: Tensor) -> Radii:
+        """Known ones, or those of no balls around (n, d) `features`."""
+        if isinstance(sq_radii, Radii):
+            return sq_radii
+        return cls.none(features) if sq_radii is None else cls(sq_radii, sq_radii)
+
+    @classmethod
     def none(cls, features: Tensor) -> Radii:
         """Of no kind of balls around (n, d) `features`."""
         nothing = torch.empty(0, len(features), dtype=torch.float64, device=features.device)
@@ -93,18 +102,21 @@ class Radii:
 
     def exact(self) -> Tensor:
         """Exact values, (a, n)."""
-        if self._later is not None:
-            self.lower = self.upper = self._later(None)
+        later = self._later  # another thread may have needed them at the same time
+        if later is not None:
+            with plain_arithmetic(), torch.inference_mode(mode=False):  # they are kept for other uses
+                self.lower = self.upper = later(None)
             self._later = None
         return self.lower
 
     def exact_at(self, rows: Tensor) -> Tensor:
-        """Exact values of `rows` (r,): (a, r)."""
-        return self.lower.index_select(1, rows) if self._later is None else self._later(rows)
+        """Exact values of `rows` (r,), in a search: (a, r)."""
+        later = self._later
+        return self.lower.index_select(1, rows) if later is None else later(rows)
 
     def of_balls(self, kinds: list[int]) -> Radii:
         """Those of some of the kinds of balls."""
-        later = self._later
+        later = self._later if kinds else None
         return Radii(
             self.lower[kinds],
             self.upper[kinds],
@@ -195,7 +207,7 @@ class Neighborhood:
             lists = _lists(features, near, copies[:, :keep], search)
             if keep > ks[-1]:
                 near = near.nearest(ks[-1])
-            steps = [tightly(features, search), exactly(features, search)]
+            steps = [of(features, features, search) for of in (tightly, exactly)]
             has_differences = not profile_of(features.device).differences_from
             if has_differences and not counts_degrees and not any(ball.clipped for ball in balls):
                 _, bounds = near.resolved(steps[:1], ks)
@@ -371,14 +383,7 @@ def cross_counts(
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real.features), len(fake.features), real.features.device
-    radii = tuple(
-        each
-        if isinstance(each, Radii)
-        else Radii.none(points.features)
-        if each is None
-        else Radii(each, each)
-        for each, points in ((real_sq_radii, real), (fake_sq_radii, fake))
-    )
+    radii = Radii.of(real_sq_radii, real.features), Radii.of(fake_sq_radii, fake.features)
     of_real, of_fake = radii
     a, b = len(of_real.lower), len(of_fake.lower)
     reaches = [

@@ -75,13 +75,13 @@ def part_width(x: Tensor, y: Tensor) -> int:
     d = x.shape[1]
     if x.device.type != "cpu" or x.dtype != torch.float32 or y.dtype != torch.float32:
         return d
-    return next((width for width in range(_MAX_PART, _MIN_PART, -1) if d % width == 0), d)
+    return next((width for width in range(_MAX_PART, _MIN_PART - 1, -1) if d % width == 0), d)
 
 
 def sq_differences_by_parts(
     x: Tensor, y: Tensor, i: Tensor, j: Tensor, held: list[Tensor] | None = None
 ) -> Tensor:
-    """The same, (p,) float64: sums of float32 distances between parts of rows, which have far smaller errors."""
+    """`sq_differences_at` as (p,) float64: sums of float32 distances between parts of rows, which have far smaller errors."""
     (_, d), width = x.shape, part_width(x, y)
     parts = torch.arange(d // width, device=x.device)
     if len(parts) == 1:

@@ -335,7 +335,7 @@ class Search:
 
     There are as many threads as torch uses; on a GPU, and where there is little work, it runs in the calling thread. Threads of one
     torch operation wait for each other at the end of every loop. With many small operations, and another process on one of the
-    cores, this took twenty times as long as one operation per thread; so only large products are shared in this way.
+    cores, this took twenty times as long as one operation per thread; so only large operations are shared in this way.
     """
 
     engine: Engine

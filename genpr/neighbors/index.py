@@ -196,7 +196,7 @@ _OF_CHOICE, _PER_ROW_PLACED = 1e8, 1e4
 # Numbers of directions to try, in stages: those of one are the leading ones of its last
 _WIDTHS = (64, 96, 128), (192, 256, 384, 512), (768, 1024)
 
-# Directions over which rows are spread beyond which fewer of them cannot tell rows apart; and, for sets of so many rows, hardly can
+# If rows are spread over more directions than this, fewer do not tell them apart. In sets of up to `_FEW_ROWS`, the second limit holds.
 _MOST_DIMENSIONS, _FEW_DIMENSIONS, _FEW_ROWS = 256, 16, 10_000
 
 # Without clusters, the metrics of 10,000 + 10,000 images take 1.24 times as long, and those of 25,000 + 25,000 take 1.55 times as

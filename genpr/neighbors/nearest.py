@@ -84,12 +84,12 @@ class DirectedPairs:
 
     @classmethod
     def grouped(cls, pairs: Pairs, n: int) -> DirectedPairs:
-        """Pairs of a row i of n and another row j."""
+        """Pairs of a row i of n and another row j, in any order."""
         return cls.from_sorted(pairs.at(_by_row(pairs.i, pairs.sq_lower)), n)
 
     @classmethod
     def from_sorted(cls, pairs: Pairs, n: int) -> DirectedPairs:
-        """Pairs that are in this order."""
+        """Pairs of ascending rows, those of each row with ascending lower bounds."""
         return cls(*pairs, _counted(pairs.i, n))
 
     def nearest(self, k: int) -> DirectedPairs:
@@ -103,7 +103,7 @@ class DirectedPairs:
         return Pairs(self.row, self.other, self.sq_lower, self.sq_upper)
 
     def positions(self, values: Tensor, k: int) -> Tensor:
-        """Positions of the k smallest `values` (p,) of each row, ascending, those of lower others first if equal; as `first`."""
+        """Positions of the k smallest `values` (p,) of each row, ascending, those of lower others first if equal, (n, k); p where a row has fewer."""
         order = self.other.argsort()
         return pad(order[_by_row(self.row[order], values[order])], (0, 1), value=len(order))[self.first(k)]
 
@@ -123,9 +123,9 @@ class DirectedPairs:
         return lower, upper
 
     def resolved(self, steps: Sequence[BoundsOfPairs], ks: Sequence[int]) -> tuple[DirectedPairs, KthBounds]:
-        """Bounds on the k-th squared distance of each row by k, (2, n), infinite where a row has fewer pairs; and the pairs.
+        """The pairs with better bounds, not in their order; and bounds on the k-th squared distance of each row by k.
 
-        Each step bounds those pairs again that may be at the k-th distance; the last bounds may be equal. As one pair of each row is
+        These are (2, n), infinite where a row has fewer pairs. Each step bounds those pairs again that may be at the k-th distance; the last bounds may be equal. As one pair of each row is
         at this distance, all steps but the last are left out where there are hardly more.
         """
         lower, upper = self.limits(max(ks))
@@ -172,10 +172,10 @@ class DirectedPairs:
         return torch.stack(bounds).expand(2, -1)
 
     def of_rows(self, rows: Tensor) -> DirectedPairs:
-        """The pairs of some `rows` (r,)."""
-        is_one = torch.zeros_like(self.size, dtype=torch.bool).index_fill_(0, rows, True)
-        at = places(is_one.index_select(0, self.row))
-        return DirectedPairs.from_sorted(self._pairs.at(at), len(self.size))
+        """The pairs of some `rows` (r,), ascending, as rows 0 to r - 1."""
+        number = torch.arange(len(rows), device=rows.device)
+        row = torch.full_like(self.size, -1).index_copy_(0, rows, number).index_select(0, self.row)
+        return DirectedPairs.from_sorted(self._pairs._replace(i=row).at(places(row >= 0)), len(rows))
 
     def in_degrees(self, sq_radii: Tensor, ties: Ties, exactly: BoundsOfPairs) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
@@ -197,24 +197,23 @@ KthBounds = dict[int, Tensor]
 """By k, lower and upper bounds on the squared distance of each row to its k-th neighbor, (2, n) float64."""
 
 
-def exactly(features: Tensor, search: Search | None = None) -> BoundsOfPairs:
-    """The definition for pairs of rows of (n, d) `features`, whose computation processes and threads share in a search."""
+def exactly(x: Tensor, y: Tensor, search: Search | None = None) -> BoundsOfPairs:
+    """The definition for pairs of rows of `x` and of `y`, whose computation processes and threads share in a search."""
 
     def of(i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         exact = partial(of_pairs, sq_distances)
-        map_pairs = exact if search is None else partial(search.map_pairs, exact)
-        sq = map_pairs(features, features, i, j)
+        sq = exact(x, y, i, j) if search is None else search.map_pairs(exact, x, y, i, j)
         return sq, sq
 
     return of
 
 
-def tightly(features: Tensor, search: Search | None = None) -> BoundsOfPairs:
-    """Tight bounds for pairs, likewise; equal on all processes that share a search."""
+def tightly(x: Tensor, y: Tensor, search: Search | None = None) -> BoundsOfPairs:
+    """Tight bounds for pairs of rows of `x` and of `y`, equal on all processes that share a search."""
 
     def of(i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        sq = None if search is None else search.map_pairs(sq_differences_by_parts, features, features, i, j)
-        return tight_bounds_of_pairs(features, features, i, j, sq)
+        sq = None if search is None else search.map_pairs(sq_differences_by_parts, x, y, i, j)
+        return tight_bounds_of_pairs(x, y, i, j, sq)
 
     return of
 
@@ -449,7 +448,7 @@ def _first_reach(
         keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
         if points is None:
             keys.masked_fill_(columns == own[:, None], -torch.inf)
-        unknown = unknown_spread if is_wide else others.coordinates.unknown(columns)
+        unknown = unknown_spread if columns is spread else others.coordinates.unknown(columns)
         count = min(k + _MARGIN, len(columns))
         nearest = coordinates.nearest(keys, block, others.coordinates, columns, unknown, count)
         return _reach_of(rows, block, k, nearest, has_copies=points is None)
@@ -514,13 +513,17 @@ def nearest_between(
 
 def _without_crowds(pairs: Pairs, x: Tensor, y: Tensor, k: int) -> Pairs:
     """The same pairs, or the k nearest of each row if many points are at one distance, as on a lattice, which no bounds can order."""
-    if len(pairs.i) < _CROWD or len(pairs.i) < 2 * k * len(torch.unique(pairs.i)):
+    if len(pairs.i) < _CROWD:
+        return pairs
+    rows, number = torch.unique(pairs.i, return_inverse=True)
+    if len(pairs.i) < 2 * k * len(rows):
         return pairs
     sq = of_pairs(sq_distances, x, y, pairs.i, pairs.j)
-    near = DirectedPairs.grouped(Pairs(pairs.i, pairs.j, sq, sq), len(x))
+    near = DirectedPairs.grouped(Pairs(number, pairs.j, sq, sq), len(rows))
     at = near.positions(near.sq_lower, k)
     at = at[at < len(near.row)]
-    return Pairs(near.row[at], near.other[at], near.sq_lower[at], near.sq_upper[at])
+    sq = near.sq_lower[at]
+    return Pairs(rows[near.row[at]], near.other[at], sq, sq)
 
 
 def extended_lists(points: IndexedPoints, rows: Tensor, length: int, search: Search) -> NeighborLists:
