@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -318,14 +317,12 @@ def _scores(
     check_ties(ties)
     own = {"metrics": [*metrics], "k": k, "ties": ties}
     current_communicator().check_same(own, "arguments")
-    memberships = partial(
-        memberships_of, ks=dict.fromkeys(metrics, k), counts_degrees=False, progress=progress
-    )
+    ks = dict.fromkeys(metrics, k)
     if isinstance(real, KNNManifold):
         if (real.k, real.ties) != (k, ties):
             text = f"the real manifold was fitted with k = {real.k} and ties = {real.ties!r}; pass the same, or fit again"
             raise UsageError(text, code="k-not-fitted")
-        counts = memberships(real.balls, check_features(fake, "fake"))
+        counts = memberships_of(real.balls, check_features(fake, "fake"), ks=ks, progress=progress)
     else:
         checked_real, checked_fake = checked_pair(real, fake, k=k)
         checked_real = checked_real.to(choose_device(real, device))
@@ -334,24 +331,19 @@ def _scores(
             balls = Neighborhood.from_features(
                 checked_real, [BallKind(k)], ties=ties, counts_degrees=False, advance=advance
             )
-            counts = memberships(balls, checked_fake)
+            counts = memberships_of(balls, checked_fake, ks=ks, progress=progress)
     return {name: BALLS[name].value(counts, k) for name in metrics}
 
 
 def memberships_of(
-    real: Neighborhood,
-    fake: Tensor,
-    *,
-    ks: Mapping[str, int],
-    counts_degrees: bool = True,
-    progress: PairProgress | None = None,
+    real: Neighborhood, fake: Tensor, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
-    """The counts of ball memberships of checked (m, d) `fake` features that the metrics in `ks` need, each with its own k."""
+    """Ball memberships of checked (m, d) `fake` features for the metrics in `ks`, each with its own k; without in-degrees."""
     real_balls, fake_balls = needed_balls(ks)
     real.rows_of(real_balls)  # an error should come before any search
     m = len(fake)
     pairs = len(real.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
     advance = progress_counter(pairs, progress)
     with plain_arithmetic():
-        fakes = real.of_fakes(fake, fake_balls, counts_degrees=counts_degrees, advance=advance)
+        fakes = real.of_fakes(fake, fake_balls, counts_degrees=False, advance=advance)
         return real.count(fakes, real_balls, advance=advance)

@@ -177,7 +177,7 @@ class DirectedPairs:
         row = torch.full_like(self.size, -1).index_copy_(0, rows, number).index_select(0, self.row)
         return DirectedPairs.from_sorted(self._pairs._replace(i=row).at(places(row >= 0)), len(rows))
 
-    def in_degrees(self, sq_radii: Tensor, ties: Ties, exactly: BoundsOfPairs) -> Tensor:
+    def in_degrees(self, sq_radii: Tensor, ties: Ties, verify: BoundsOfPairs) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
         inside = torch.le if ties == "closed" else torch.lt
         is_open = torch.zeros_like(self.row, dtype=torch.bool)
@@ -185,7 +185,7 @@ class DirectedPairs:
             of_row = radii.index_select(0, self.row)
             is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
         at = places(is_open)
-        exact, _ = exactly(self.row.index_select(0, at), self.other.index_select(0, at))
+        exact, _ = verify(self.row.index_select(0, at), self.other.index_select(0, at))
         sq = self.sq_lower.index_copy(0, at, exact)
         contained = inside(sq, sq_radii.index_select(1, self.row)).long()
         return contained.new_zeros(len(sq_radii), len(self.size)).index_add_(1, self.other, contained)
@@ -304,6 +304,7 @@ def _among_all(
 
     def near(block: slice) -> tuple[Tensor, ...]:
         with search.together():
+            # The same object, so that half of the products suffice
             columns = block if points is None and block == every else every
             keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
             if own is not None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from ball_metric_oracle import Pair
 
-from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics, needed_balls
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.counts import Neighborhood
@@ -24,10 +23,11 @@ HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
 
 
 def counted(real, fake, ks, ties="closed"):
-    real_balls, _ = needed_balls(ks)
+    real_balls, fake_balls = needed_balls(ks)
     reals = torch.from_numpy(np.asarray(real, np.float32))
     side = Neighborhood.from_features(reals, real_balls, ties=ties)
-    return memberships_of(side, torch.from_numpy(np.asarray(fake, np.float32)), ks=ks)
+    fakes = side.of_fakes(torch.from_numpy(np.asarray(fake, np.float32)), fake_balls)
+    return side.count(fakes, real_balls)
 
 
 def everything(real, fake, k, ties="closed"):
