@@ -72,8 +72,7 @@ class _LaterRadii:
         if rows is not None:
             some, place = torch.unique(rows, return_inverse=True)
             near, x = near.of_rows(some), x.index_select(0, some)
-        steps = [of(x, self.features) for of in (tightly, exactly)]
-        _, bounds = near.resolved(steps, sorted({ball.k for ball in self.balls}))
+        _, bounds = near.resolved([exactly(x, self.features)], sorted({ball.k for ball in self.balls}))
         # Rows without pairs have k copies.
         sq_radii = torch.stack([bounds[ball.k][0] for ball in self.balls]).masked_fill_(near.size == 0, 0)
         return sq_radii if place is None else sq_radii.index_select(1, place)
@@ -116,6 +115,8 @@ class Radii:
 
     def of_balls(self, kinds: list[int]) -> Radii:
         """Those of some of the kinds of balls."""
+        if kinds == [*range(len(self.lower))]:
+            return self
         later = self._later if kinds else None
         return Radii(
             self.lower[kinds],
@@ -210,7 +211,7 @@ class Neighborhood:
             steps = [of(features, features, search) for of in (tightly, exactly)]
             has_differences = not profile_of(features.device).differences_from
             if has_differences and not counts_degrees and not any(ball.clipped for ball in balls):
-                _, bounds = near.resolved(steps[:1], ks)
+                near, bounds = near.resolved(steps[:1], ks)
                 each = torch.stack([bounds[ball.k].masked_fill(settled, 0) for ball in balls], dim=1)
                 radii = Radii(each[0], each[1], _LaterRadii(features, near, balls))
                 return cls(points, balls, ties, radii, None, lists)

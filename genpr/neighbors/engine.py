@@ -159,6 +159,13 @@ def places(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 0] if mask.is_cuda else torch.from_numpy(np.flatnonzero(mask.numpy()))
 
 
+def kth_smallest(table: Tensor, k: int) -> Tensor:
+    """The k-th smallest value of each row of (r, c), without NaN. On a CPU, NumPy finds it several times faster than torch."""
+    if table.is_cuda:
+        return table.topk(k, dim=1, largest=False).values[:, -1]  # kthvalue has no deterministic form
+    return torch.from_numpy(np.partition(table.numpy(), k - 1, axis=1)[:, k - 1].copy())
+
+
 def in_steps(
     work: Callable[[slice], _Result], count: int, step: int, device: torch.device
 ) -> Iterator[_Result]:

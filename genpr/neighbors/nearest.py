@@ -14,7 +14,7 @@ distances many times, and need equal distances only for equal vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from genpr.neighbors.bounds import bounds_of_pairs, tight_bounds_of_pairs, widened
-from genpr.neighbors.coordinates import Index, count_of, part_of
+from genpr.neighbors.coordinates import Coordinates, Index, count_of, part_of
 from genpr.neighbors.distance import (
     blocks_of,
     near_sq_distances,
@@ -40,6 +40,7 @@ from genpr.neighbors.engine import (
     Search,
     in_steps,
     is_whole,
+    kth_smallest,
     no_advance,
     places,
     profile_of,
@@ -74,108 +75,88 @@ class NeighborLists:
 
 @dataclass(frozen=True, slots=True)
 class DirectedPairs:
-    """Rows and others within their reach, with bounds on the squared distances, grouped by row, the nearest first; all (p,)."""
+    """Rows and others within their reach, with bounds on the squared distances, grouped by row; all (p,)."""
 
     row: Tensor  # ascending
     other: Tensor  # a row of the same set, or of another
     sq_lower: Tensor  # lower bound on the squared distance
     sq_upper: Tensor  # upper bound
     size: Tensor  # (n,) others per row
+    # Rows with similar numbers of pairs (None: all rows), and the positions of these, (r, c); p where a row has fewer
+    tables: tuple[tuple[Tensor | None, Tensor], ...]
 
     @classmethod
     def grouped(cls, pairs: Pairs, n: int) -> DirectedPairs:
         """Pairs of a row i of n and another row j, in any order."""
-        return cls.from_sorted(pairs.at(_by_row(pairs.i, pairs.sq_lower)), n)
+        return cls.from_sorted(pairs.at(pairs.i.argsort(stable=True)), n)
 
     @classmethod
     def from_sorted(cls, pairs: Pairs, n: int) -> DirectedPairs:
-        """Pairs of ascending rows, those of each row with ascending lower bounds."""
-        return cls(*pairs, _counted(pairs.i, n))
+        """Pairs of ascending rows."""
+        size = _counted(pairs.i, n)
+        return cls(*pairs, size, tuple(_tables(size, len(pairs.i))))
 
     def nearest(self, k: int) -> DirectedPairs:
         """The pairs that may be among the `k` nearest of their row, or as near."""
-        _, upper = self.limits(k)
-        at = places(self.sq_lower <= upper.amax(dim=1).index_select(0, self.row))
-        return DirectedPairs.from_sorted(self._pairs.at(at), len(self.size))
-
-    @property
-    def _pairs(self) -> Pairs:
-        return Pairs(self.row, self.other, self.sq_lower, self.sq_upper)
+        at = places(self.sq_lower <= self._kth(self.sq_upper[None], k)[0].index_select(0, self.row))
+        pairs = Pairs(self.row, self.other, self.sq_lower, self.sq_upper)
+        return DirectedPairs.from_sorted(pairs.at(at), len(self.size))
 
     def positions(self, values: Tensor, k: int) -> Tensor:
         """Positions of the k smallest `values` (p,) of each row, ascending, those of lower others first if equal, (n, k); p where a row has fewer."""
         order = self.other.argsort()
-        return pad(order[_by_row(self.row[order], values[order])], (0, 1), value=len(order))[self.first(k)]
-
-    def first(self, k: int) -> Tensor:
-        """Positions of the first k pairs of each row, (n, k); p where a row has fewer."""
+        order = order.index_select(0, values.index_select(0, order).argsort(stable=True))
+        order = order.index_select(0, self.row.index_select(0, order).argsort(stable=True))
         rank = torch.arange(k, device=self.size.device)
         place = (self.size.cumsum(dim=0) - self.size)[:, None] + rank
-        return place.where(rank < self.size[:, None], len(self.row))
+        return pad(order, (0, 1), value=len(order))[place.where(rank < self.size[:, None], len(order))]
 
-    def limits(self, k: int) -> tuple[Tensor, Tensor]:
-        """Bounds of the first k pairs of each row, (n, k); infinite where a row has fewer.
-
-        The last lower bound is one on the k-th smallest squared distance, and the largest upper bound is one, too.
-        """
-        at = self.first(k)
-        lower, upper = (pad(bound, (0, 1), value=torch.inf)[at] for bound in (self.sq_lower, self.sq_upper))
-        return lower, upper
+    def _kth(self, values: Tensor, k: int) -> Tensor:
+        """The k-th smallest of `values` (b, p) of each row, (b, n); infinite where a row has fewer."""
+        kth = values.new_full((len(values), len(self.size)), torch.inf)
+        values = pad(values, (0, 1), value=torch.inf)
+        for rows, at in self.tables:
+            if at.shape[1] >= k:
+                of_rows = values.index_select(1, at.flatten()).view(-1, at.shape[1])
+                found = kth_smallest(of_rows, k).view(len(values), -1)
+                kth = found if rows is None else kth.index_copy_(1, rows, found)
+        return kth
 
     def resolved(self, steps: Sequence[BoundsOfPairs], ks: Sequence[int]) -> tuple[DirectedPairs, KthBounds]:
-        """The pairs with better bounds, not in their order; and bounds on the k-th squared distance of each row by k.
+        """The pairs with better bounds, and bounds on the k-th squared distance of each row by k, infinite where a row has fewer pairs.
 
-        These are (2, n), infinite where a row has fewer pairs. Each step bounds those pairs again that may be at the k-th distance; the last bounds may be equal. As one pair of each row is
+        Each step bounds those pairs again that may be at the k-th distance; the last bounds may be equal. As one pair of each row is
         at this distance, all steps but the last are left out where there are hardly more.
         """
-        lower, upper = self.limits(max(ks))
-        is_open, rank, pairs, found = dict[int, Tensor](), dict[int, Tensor](), self, dict[int, Tensor]()
-        for k in ks:
-            found[k] = torch.stack([lower[:, k - 1], upper[:, :k].amax(dim=1)])
-            rank[k] = k - 1 - (upper[:, :k] < lower[:, k - 1, None]).sum(dim=1)
-            is_open[k] = self._may_be_at(found[k])
+        pairs, found = self, self._limits(ks)
         for step in steps:
-            at = places(torch.stack([*is_open.values()]).any(dim=0))
+            may = torch.zeros_like(self.row, dtype=torch.bool)
+            for bounds in found.values():
+                least, most = bounds.index_select(1, self.row)
+                may |= (pairs.sq_lower <= most) & (pairs.sq_upper >= least)
+            at = places(may)
             if step is not steps[-1] and len(at) <= _FEW_OPEN * len(self.size) * len(ks):
                 continue
-            bounds = step(self.row.index_select(0, at), self.other.index_select(0, at))
-            pairs = pairs._bounded(at, *bounds)
-            for k in ks:
-                found[k] = pairs._ranked(is_open[k], rank[k], is_exact=bounds[0] is bounds[1])
-                if step is not steps[-1]:
-                    is_below = is_open[k] & (pairs.sq_upper < found[k][0].index_select(0, self.row))
-                    rank[k] = rank[k].index_add(0, self.row, is_below.long(), alpha=-1)
-                    is_open[k] &= pairs._may_be_at(found[k])
+            sq_lower, sq_upper = step(self.row.index_select(0, at), self.other.index_select(0, at))
+            pairs = replace(
+                pairs,
+                sq_lower=pairs.sq_lower.index_copy(0, at, sq_lower),
+                sq_upper=pairs.sq_upper.index_copy(0, at, sq_upper),
+            )
+            found = pairs._limits(ks, is_exact=sq_lower is sq_upper)
         return pairs, found
 
-    def _may_be_at(self, bounds: Tensor) -> Tensor:
-        least, most = bounds.index_select(1, self.row)
-        may: Tensor = (self.sq_lower <= most) & (self.sq_upper >= least)
-        return may
-
-    def _bounded(self, at: Tensor, sq_lower: Tensor, sq_upper: Tensor) -> DirectedPairs:
-        """With other bounds of the pairs `at` some positions."""
-        lower, upper = self.sq_lower.index_copy(0, at, sq_lower), self.sq_upper.index_copy(0, at, sq_upper)
-        return replace(self, sq_lower=lower, sq_upper=upper)
-
-    def _ranked(self, some: Tensor, rank: Tensor, *, is_exact: bool) -> Tensor:
-        """Of `some` pairs (p,) bool, both bounds (2, n) of each row that are at its `rank` (n,); infinite where a row has none."""
-        at = places(some)
-        rows = self.row.index_select(0, at)
-        size = _counted(rows, len(self.size))
-        place = (size.cumsum(dim=0) - size + rank).where(size > 0, len(at))
-        bounds = list[Tensor]()
-        for each in (self.sq_lower,) if is_exact else (self.sq_lower, self.sq_upper):
-            values = each.index_select(0, at)
-            values = pad(values.index_select(0, _by_row(rows, values)), (0, 1), value=torch.inf)
-            bounds.append(values.index_select(0, place))
-        return torch.stack(bounds).expand(2, -1)
+    def _limits(self, ks: Sequence[int], *, is_exact: bool = False) -> KthBounds:
+        """If all pairs that may be at the k-th distance have equal bounds, both results are equal, too."""
+        both = self.sq_lower[None] if is_exact else torch.stack([self.sq_lower, self.sq_upper])
+        return {k: self._kth(both, k).expand(2, -1) for k in ks}
 
     def of_rows(self, rows: Tensor) -> DirectedPairs:
         """The pairs of some `rows` (r,), ascending, as rows 0 to r - 1."""
         number = torch.arange(len(rows), device=rows.device)
         row = torch.full_like(self.size, -1).index_copy_(0, rows, number).index_select(0, self.row)
-        return DirectedPairs.from_sorted(self._pairs._replace(i=row).at(places(row >= 0)), len(rows))
+        pairs = Pairs(row, self.other, self.sq_lower, self.sq_upper)
+        return DirectedPairs.from_sorted(pairs.at(places(row >= 0)), len(rows))
 
     def in_degrees(self, sq_radii: Tensor, ties: Ties, verify: BoundsOfPairs) -> Tensor:
         """Number of balls of other rows that contain each row: (a, n) int64 for radii (a, n) within the reach."""
@@ -218,20 +199,32 @@ def tightly(x: Tensor, y: Tensor, search: Search | None = None) -> BoundsOfPairs
     return of
 
 
-def _by_row(rows: Tensor, values: Tensor) -> Tensor:
-    """Order of pairs (p,) by row, then by value; equal pairs remain in their order."""
-    order = values.argsort(stable=True)
-    return order.index_select(0, rows.index_select(0, order).argsort(stable=True))
-
-
 def _counted(rows: Tensor, n: int) -> Tensor:
     """How often each of n rows occurs in `rows` (p,), without a synchronization with a GPU."""
     return rows.new_zeros(n).index_add_(0, rows, torch.ones_like(rows))
 
 
+def _tables(size: Tensor, count: int) -> Iterator[tuple[Tensor | None, Tensor]]:
+    """The `tables` of `count` pairs of rows that have `size` (n,) of them: at most four times as many positions as pairs."""
+    first = size.cumsum(dim=0) - size
+    while most := int(size.max()):
+        rows = places(size > (most // _RAGGED if most > _NARROW else 0))
+        starts, sizes = (each.index_select(0, rows)[:, None] for each in (first, size))
+        rank = torch.arange(most, device=size.device)
+        is_all = len(rows) == len(size)
+        yield None if is_all else rows, (starts + rank).where(rank < sizes, count)
+        if is_all:
+            break
+        size = size.index_fill(0, rows, 0)
+
+
+# Tables hold rows with at most four times as many pairs as the shortest, or with at most 16
+_RAGGED, _NARROW = 4, 16
 # Pairs of a row that may be at its k-th distance, of which the definition costs less than better bounds of all
 _FEW_OPEN = 1.25
 _MARGIN = 7  # rows beyond the k nearest that are read: for a first reach, and since they may be within it
+_USUAL = 4  # times the median slack: columns with more do not give a first reach of all pairs
+_PARTS = 8  # for each of the k nearest, parts of the columns, of which the largest keys are compared
 _FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
 # For larger k, this many times as many rows around the center of a cluster are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
@@ -294,10 +287,9 @@ def _among_all(
     n, d, total = len(rows.features), rows.features.shape[1], len(others.features)
     if points is None:
         own = torch.arange(n, device=device)
-    available, every = total - (own is not None), slice(0, total)
-    count = min(k + _MARGIN, available)
+    count, every = min(k + _MARGIN, total - (own is not None)), slice(0, total)
     unknown = others.coordinates.unknown(every)
-    is_ordered = coordinates.residual is None and not len(unknown)
+    usual = None if coordinates.residual is not None else _Usual.of(others.coordinates)
     most, terms = profile_of(device).max_pairs, n * total * coordinates.width
     some = n if points is None and is_whole(n) else search.rows_per_thread(n, total, coordinates.width)
     tiles = PerThread(partial(search.engine.tiles, coordinates.width, device, some, total, whole=True))
@@ -309,15 +301,20 @@ def _among_all(
             keys = coordinates.keys_of(block, tiles.own)(others.coordinates, columns)
             if own is not None:
                 keys.scatter_(1, own[block, None], -torch.inf)
-            nearest = coordinates.nearest(keys, block, others.coordinates, every, unknown, count)
-        sq_reach, copies = _reach_of(rows, block, k, nearest, has_copies=points is None)
+
+            def reach_of(some: Index, keys: Tensor) -> tuple[Tensor, Tensor]:
+                nearest = coordinates.nearest(keys, some, others.coordinates, every, unknown, count)
+                return _reach_of(rows, some, k, nearest, has_copies=points is None)
+
+            if usual is None:
+                sq_reach, copies = reach_of(block, keys)
+            else:
+                sq_reach, is_near = usual.reach(keys, block, coordinates, k)
+                copies = keys.new_full((len(keys), k if points is None else 0), -1, dtype=torch.int64)
+                at = places(is_near) if points is None else copies[0]
+                if len(at):  # perhaps copies
+                    sq_reach[at], copies[at] = reach_of(part_of(block, at), keys.index_select(0, at))
         wide = widened(sq_reach, d)  # so that they hold the nearest by `near_sq_distances`, too
-        if is_ordered:
-            is_within = nearest[1] <= wide[:, None]
-            if count == available or not is_within[:, -1].any():  # none is left out
-                at = places(is_within.flatten())
-                near = (each.flatten().index_select(0, at) for each in nearest)
-                return part_of(block, at // count), *near, copies, at[:0]
         at, j, keys = tiles.own.at_least(keys, coordinates.lowest(wide))
         i, sq_lower = part_of(block, at), coordinates.sq_lower(keys)
         pairs = Pairs(i, j, sq_lower, sq_lower + coordinates.sq_gap(i, others.coordinates, j))
@@ -331,7 +328,7 @@ def _among_all(
             pairs = Pairs(part_of(block, found.i), *found[1:])
         if own is None:
             pairs = _without_crowds(pairs, rows.features, others.features, k)
-        return *pairs, copies, at.new_zeros(1)
+        return *pairs, copies
 
     def in_parts(block: slice) -> tuple[Tensor, ...]:
         def part(some: slice) -> tuple[Tensor, ...]:
@@ -348,9 +345,41 @@ def _among_all(
             search.advance(block.stop * (n - 1) // 2 - block.start * (n - 1) // 2)
         else:
             search.advance((block.stop - block.start) * total)
-    *pairs, copies, unordered = map(torch.cat, zip(*found, strict=True))
-    directed = DirectedPairs.grouped if len(unordered) else DirectedPairs.from_sorted
-    return directed(Pairs(*pairs), n), copies
+    *pairs, copies = map(torch.cat, zip(*found, strict=True))
+    return DirectedPairs.from_sorted(Pairs(*pairs), n), copies
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """Columns whose coordinates are about as precise as most."""
+
+    others: Tensor  # columns with larger slack, or unknown
+    slack: float  # the largest of the usual ones
+
+    @classmethod
+    def of(cls, columns: Coordinates) -> _Usual:
+        """Of all rows of `columns`."""
+        slack = columns.slack
+        middle = kth_smallest(slack[None], (len(slack) + 1) // 2)
+        is_usual = (slack <= _USUAL * middle) & slack.isfinite()
+        return cls(places(~is_usual), float(slack.where(is_usual, 0).amax()))
+
+    def reach(self, keys: Tensor, block: Index, rows: Coordinates, k: int) -> tuple[Tensor, Tensor]:
+        """Squared reach (r,) of a `block` of rows from their `keys` (r, c), and whether others may be copies.
+
+        One column of each part has its largest key, so k of these are at least as near as the k-th largest of these keys.
+        """
+        if len(self.others):
+            left_out = keys.index_select(1, self.others)
+            keys.index_fill_(1, self.others, -torch.inf)
+        size = max(1, keys.shape[1] // (_PARTS * k))
+        parts = keys.shape[1] // size
+        largest = keys[:, : size * parts].view(len(keys), size, parts).amax(dim=1)
+        least = -kth_smallest(-largest, k)
+        if len(self.others):
+            keys.index_copy_(1, self.others, left_out)
+        sq_lower = rows.sq_lower(least)
+        return sq_lower + (rows.slack[block] + self.slack) * (2 / rows.scale**2), sq_lower <= 0
 
 
 def _reach_of(
@@ -504,7 +533,7 @@ def nearest_between(
             # From rank 0, so that all ranks use the same points.
             (kept,) = search.broadcast([places(is_kept)])
             points = points.projection.place(points.features[kept])
-        near, _ = near_pairs(queries, k, search, points)
+        near = near_pairs(queries, k, search, points)[0].nearest(k)
         x, y, exact = queries.features, points.features, partial(of_pairs, sq_distances)
         sq = search.map_pairs(exact, x, y, near.row, near.other)
     at = near.positions(sq, k)

@@ -224,7 +224,8 @@ class _Scanner:
         """Pairs of `block` with `columns`, and those kept; unless `is_last`, a few are kept for later."""
         keys_of_block, most = self.rows.coordinates.keys_of(block, tiles), profile_of(self.device).min_pairs
         lowest = self.rows.coordinates.lowest
-        of_rows, of_columns = lowest(self.row_sq_reach[block]), lowest(self.column_sq_reach)
+        of_columns, is_same = lowest(self.column_sq_reach), self.row_sq_reach is self.column_sq_reach
+        of_rows = of_columns[block] if is_same else lowest(self.row_sq_reach[block])
 
         def find(some: slice) -> None:
             tile = part_of(columns, some)
