@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
+from genpr.images.formats import SAFE_PILLOW
 from genpr.runtime import folder_risk
 
 State = Literal["ok", "warn", "broken"]
@@ -26,7 +27,7 @@ State = Literal["ok", "warn", "broken"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check: "warn" if scores are correct but slower, "broken" if they cannot be trusted."""
+    """The result of one check: "warn" if scores are correct but slower or an input is refused, "broken" if they cannot be trusted."""
 
     name: str
     state: State
@@ -97,6 +98,9 @@ def check_libraries(genpr: str) -> Findings:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken library may raise anything
             remedy = f"pip install --force-reinstall {name}" + " torchvision" * (name == "torch")
             wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
+    if int(versions.get("pillow", str(SAFE_PILLOW)).partition(".")[0]) < SAFE_PILLOW:
+        text = f"{versions['pillow']} decodes some TIFF files beyond its buffers, so genpr refuses those"
+        wrong.append(Finding("pillow", "warn", text, f"pip install 'pillow>={SAFE_PILLOW}'"))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)
     yield from wrong

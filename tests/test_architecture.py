@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "conditional": {"distributed", "evaluation", "features", "images", "metrics"},
     "checkpoints": {"distributed", "evaluation", "features", "images", "metrics"},
     "demo": set(),
-    "doctor": {"evaluation", "metrics"},
+    "doctor": {"evaluation", "images", "metrics"},
     "report": {"checkpoints", "conditional", "distributed", "evaluation", "features", "images", "metrics"},
     "integrations": {"checkpoints", "distributed", "evaluation", "features", "images", "metrics"},
     "cli": {"*"},

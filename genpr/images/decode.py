@@ -38,13 +38,16 @@ from genpr.images.formats import (
     JPEG_SCAN,
     PHOTOMETRIC,
     PLANAR,
+    SAFE_PILLOW,
     SEPARATE_PLANES,
     TIFF_LAYOUT,
     TooManyPiecesError,
     UnsupportedImageError,
+    avif_without_exif,
     check_png,
     check_tiff,
     image_format,
+    is_plain_tiff,
     jpeg_without_metadata,
     tiff_entries,
     tiff_tile,
@@ -65,7 +68,7 @@ _READ_AGAIN = 4  # times that the same bytes may be read on average, in addition
 _BYTES_READ = 2**26
 _PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Python, one value after another
 _MAX_PYTHON_PIXELS = 2**20  # decoded in about a second
-_MAX_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
+_MAX_COMMENTS = 1000  # of a GIF, and of a plain PPM, of which Pillow copies a block for each
 _PART_PIXELS = 2**22  # pixels that are converted at once, since conversion takes several copies
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
@@ -145,6 +148,24 @@ class ReadLimitedFile(io.BytesIO):
         return data
 
 
+class _GifWithoutComments(GifImageFile):
+    """A GIF whose comments are skipped. Pillow before 13 joins their blocks one by one, in quadratic time."""
+
+    _n_comments = 0
+
+    def data(self) -> bytes | None:
+        file = cast("io.BytesIO", self.fp)
+        file.seek(-2, io.SEEK_CUR)
+        is_comment = io.BytesIO.read(file, 2) == b"!\xfe"  # not counted as a piece
+        self._n_comments += is_comment
+        if self._n_comments > _MAX_COMMENTS:
+            raise TooManyPiecesError("it has very many comments")
+        block = super().data()
+        while is_comment and block:
+            block = super().data()
+        return block
+
+
 class _StoredTiff(TiffImageFile):
     """A TIFF as it is stored. Pillow applies the orientation of TIFFs, and only of TIFFs, while loading."""
 
@@ -157,7 +178,7 @@ class _StoredTiff(TiffImageFile):
 _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "AVIF": AvifImageFile,
     "BMP": BmpImageFile,
-    "GIF": GifImageFile,
+    "GIF": _GifWithoutComments,
     "JPEG": JpegImageFile,
     "PNG": PngImageFile,
     "PPM": PpmImageFile,
@@ -244,7 +265,9 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> _Converted:
     exif = None
     if format_name == "JPEG":
-        data, exif = jpeg_without_metadata(data)
+        data, exif, size = jpeg_without_metadata(data)
+    elif format_name == "AVIF":
+        data = avif_without_exif(data)
     elif format_name == "PNG":
         check_png(data)  # before Pillow, which takes ten times as long per chunk
     elif format_name == "TIFF":
@@ -266,9 +289,16 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         if format_name == "PPM" and data.count(b"#") > max(_MAX_COMMENTS, n_pixels):
             raise TooManyPiecesError("it has very many comments")
     if format_name == "JPEG":
+        if image.size != size:  # lines of libjpeg would be longer than Pillow before 13 has room for
+            raise ValueError("its frame header is ambiguous")
         _check_jpeg(image, data, name, policy)
     elif format_name == "TIFF":
         _check_tiles(tiff_tile(data), image.size, name, policy)
+        if int(PIL.__version__.partition(".")[0]) < SAFE_PILLOW and not is_plain_tiff(data):
+            raise UnsupportedImageError(
+                f"tiles, JPEG or fax compression, YCbCr colors or repeated tags, which Pillow before {SAFE_PILLOW} does not "
+                f"decode safely, and Pillow {PIL.__version__} is installed"
+            )
     # Whether values have 16 significant bits, which loading hides.
     args, is_deep = image.tile[0].args if image.tile else None, False
     if isinstance(image, TiffImageFile):

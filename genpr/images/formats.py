@@ -147,6 +147,8 @@ _LOSSLESS_FRAMES, _LS_FRAME = {0xC3, 0xC7, 0xCB, 0xCF}, 0xF7
 _FRAMES = {*range(0xC0, 0xD0), _LS_FRAME} - {0xC4, 0xC8, 0xCC}
 _EMPTY_COMMENT = b"\xff\xfe\0\2"  # replaces dropped segments, so that no new marker arises there
 JPEG_END, JPEG_SCAN = b"\xff\xd9", b"\xff\xda"
+# An entry of a table of items with the type "Exif": version 2 or 3, flags, a number of 2 or 4 bytes, and 2 bytes of protection.
+_AVIF_EXIF = re.compile(rb"Exif(?:(?<=infe\x02.{7}Exif)|(?<=infe\x03.{9}Exif))", re.DOTALL)
 _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 BITS, PHOTOMETRIC, PLANAR, SEPARATE_PLANES = 258, 262, 284, 2
 _SUBFILE, _COMPRESSION, _SAMPLES, _SUB_PAGES, _SAMPLE_FORMAT, _DNG_VERSION = 254, 259, 277, 330, 339, 50706
@@ -156,6 +158,10 @@ _MOST_CHANNELS = 6  # for more, Pillow logs an error
 _SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "complex float"}
 # None, fax, LZW, JPEG, Deflate, PackBits, LogLuv, LZMA, Zstandard.
 _TIFF_COMPRESSIONS = {*range(1, 9), 32771, 32773, 32809, 32946, 34676, 34677, 34925, 50000}
+SAFE_PILLOW = 13
+"""The first major version of Pillow that decodes every TIFF within its buffers."""
+_BYTE_COMPRESSIONS = {1, 5, 8, 32773, 32946, 34925, 50000}  # without JPEG, fax and LogLuv
+_TILES, _YCBCR = {_TILE_WIDTH, _TILE_HEIGHT, 324, 325}, 6
 
 
 class UnsupportedImageError(Exception):
@@ -214,14 +220,15 @@ def unaccepted(data: bytes, name: str) -> tuple[str, str]:
     return "image-unsupported", f"{other} is not supported; convert it to PNG"
 
 
-def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
-    """A JPEG without the segments that pixels do not depend on, and its EXIF block, if any.
+def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None, tuple[int, int] | None]:
+    """A JPEG without the segments that pixels do not depend on, its EXIF block, if any, and the size in its frame header.
 
     Pillow would join EXIF segments one by one (quadratic in their number), and allocate the sizes that their tags claim.
     Segments up to the first scan are found as in Pillow and libjpeg, which skip bytes between them.
     """
     kept: list[bytes] = []
     exif: list[bytes] = []
+    size: tuple[int, int] | None = None
     at, kept_to = 2, 0
     for _ in range(MAX_PIECES):
         match = _MARKER.search(data, at)
@@ -231,7 +238,10 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
         if marker in _NO_SEGMENT:
             continue
         if marker in _FRAMES:
+            if size is not None:  # Pillow uses the size in the last one, libjpeg in the first
+                raise ValueError("it has two frame headers")
             _check_frame(marker, data[at + 2 : at + 3])
+            size = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 3 : at + 5], "big")
         body, at = at + 2, at + max(2, int.from_bytes(data[at : at + 2], "big"))
         if marker in _DROPPED_SEGMENTS and at <= len(data):
             kept += data[kept_to : match.start()], _EMPTY_COMMENT
@@ -241,8 +251,8 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
     else:
         raise TooManyPiecesError
     if not kept_to:
-        return data, None
-    return b"".join((*kept, data[kept_to:])), b"Exif\0\0" + b"".join(exif) if exif else None
+        return data, None, size
+    return b"".join((*kept, data[kept_to:])), b"Exif\0\0" + b"".join(exif) if exif else None, size
 
 
 def _check_frame(marker: int, precision: bytes) -> None:
@@ -252,6 +262,14 @@ def _check_frame(marker: int, precision: bytes) -> None:
     if precision and 8 < precision[0] <= 16:
         kind = "lossless " if marker in _LOSSLESS_FRAMES else ""
         raise UnsupportedImageError(f"{kind}JPEG compression of {precision[0]} bits")
+
+
+def avif_without_exif(data: bytes) -> bytes:
+    """An AVIF whose EXIF blocks are items of an unknown type. Its orientation is that of the image itself.
+
+    Pillow before 13 would allocate the sizes that their tags claim.
+    """
+    return _AVIF_EXIF.sub(b"none", data)
 
 
 def check_png(data: bytes) -> None:
@@ -315,6 +333,18 @@ def check_tiff(data: bytes, name: str) -> None:
         raise UnsupportedImageError(f"{bits}-bit {kind} pixels, whose range is unknown")
     if bits == 12 or tags.get(_SAMPLES, 1) > _MOST_CHANNELS:
         raise UnsupportedImageError(TIFF_LAYOUT)
+
+
+def is_plain_tiff(data: bytes) -> bool:
+    """Whether Pillow before `SAFE_PILLOW` decodes a TIFF within its buffers, and sees the same tags as libtiff.
+
+    See TIFF among the security fixes of https://pillow.readthedocs.io/en/stable/releasenotes/13.0.0.html.
+    """
+    entries = list(tiff_entries(data))
+    tags = {tag: value if kind in {_SHORT, _LONG} else None for tag, kind, value in entries}
+    colors = tags.get(PHOTOMETRIC)
+    is_strips = tags.get(_COMPRESSION, 1) in _BYTE_COMPRESSIONS and tags.keys().isdisjoint(_TILES)
+    return is_strips and colors is not None and colors != _YCBCR and len(tags) == len(entries)
 
 
 def tiff_tile(data: bytes) -> tuple[int, int]:

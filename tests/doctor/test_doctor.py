@@ -53,8 +53,17 @@ def test_old_libraries_are_reported(monkeypatch):
     right = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "1.25.2" if name == "numpy" else right(name))
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    summary, old, pages = doctor.check_libraries("0.1")
-    assert (summary.facts["numpy"], old.name, old.state, pages.state) == ("1.25.2", "numpy", "broken", "warn")
+    summary, *wrong = doctor.check_libraries("0.1")
+    states = {each.name: each.state for each in wrong if each.name != "pillow"}
+    assert (summary.facts["numpy"], states) == ("1.25.2", {"numpy": "broken", "jinja2": "warn"})
+
+
+@pytest.mark.parametrize(("version", "is_warned"), [("11.3.0", True), ("12.3.0", True), ("13.0.0", False)])
+def test_pillow_with_which_some_files_are_refused_is_a_warning(version, is_warned, monkeypatch):
+    right = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: version if name == "pillow" else right(name))
+    found = [each.state for each in doctor.check_libraries("0.1") if each.name == "pillow"]
+    assert ("warn" in found) is is_warned
 
 
 @pytest.mark.parametrize(("driver", "state"), [(None, "ok"), ("550.54.15", "warn")])

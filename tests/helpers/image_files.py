@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 from PIL import Image
 from raising import raised
 
@@ -120,12 +121,15 @@ SAMPLES: dict[str, bytes] = {
     "tiff": encode(SMALL, "TIFF"),
     "tiff-lzw": encode(SMALL, "TIFF", compression="tiff_lzw"),
     "tiff-deflate": encode(SMALL, "TIFF", compression="tiff_adobe_deflate"),
-    "tiff-jpeg": encode(SMALL, "TIFF", compression="jpeg"),
     "tiff-16bit": encode(SMALL[..., 0].astype(np.uint16) * 257, "TIFF"),
     "tiff-pages": encode_frames([SMALL, 255 - SMALL], "TIFF"),
     "avif": encode(SMALL, "AVIF"),
     "avif-animated": encode_frames([SMALL, 255 - SMALL], "AVIF"),
 }
+IS_OLD_PILLOW = int(PIL.__version__.partition(".")[0]) < 13
+TIFF_JPEG = encode(SMALL, "TIFF", compression="jpeg")
+if not IS_OLD_PILLOW:
+    SAMPLES["tiff-jpeg"] = TIFF_JPEG
 
 
 def write_files(folder: Path, *names: str, data: bytes = PNG) -> Path:

@@ -3,15 +3,18 @@
 import io
 import struct
 import time
+import tracemalloc
 import warnings
 import zlib
 
 import numpy as np
+import PIL
 import pytest
 from image_files import (
     PNG,
     SAMPLES,
     SMALL,
+    TIFF_JPEG,
     decoded,
     encode,
     exif,
@@ -100,6 +103,48 @@ def test_sides_of_more_than_a_million_pixels_are_errors(size):
     assert refused_image(np.zeros((size[1], size[0], 3), np.uint8)).code == "image-too-large"
 
 
+def test_size_of_a_jpeg_is_in_one_frame_header(no_pixels):
+    at = JPEG.index(b"\xff\xc0")
+    header = JPEG[at : at + 2 + int.from_bytes(JPEG[at + 2 : at + 4], "big")]
+    smaller = header[:5] + struct.pack(">HH", 8, 8) + header[9:]
+    for each in (header, smaller):
+        assert refused_image(JPEG[:at] + each + JPEG[at:]).code == "image-corrupt"
+
+
+def repeat_tag(data: bytes, tag: int) -> bytes:
+    """A little-endian TIFF, which ends with its tags, with one tag twice."""
+    at = struct.unpack_from("<I", data, 4)[0]
+    count = struct.unpack_from("<H", data, at)[0]
+    entries = [data[at + 2 + 12 * i : at + 14 + 12 * i] for i in range(count)]
+    entries += [entry for entry in entries if entry.startswith(struct.pack("<H", tag))]
+    return data[:at] + struct.pack("<H", count + 1) + b"".join(sorted(entries)) + bytes(4)
+
+
+STRIP = gray_tags((4, 4), compression=1) | {273: [8], 278: [4], 279: [16]}
+UNSAFE = {
+    "jpeg": TIFF_JPEG,
+    "fax": tiff(STRIP | {258: [1], 259: [4]}, bytes(16)),
+    "tiles": tiled_tiff((16, 16), (16, 16)),
+    "YCbCr": tiff(STRIP | {258: [8, 8, 8], 262: [6], 277: [3], 279: [48]}, bytes(48)),
+    "type": tiff(STRIP, bytes(16), kinds={259: "q"}),
+    "repeated": repeat_tag(tiff(STRIP, bytes(16)), 262),
+    "no-colors": tiff({tag: value for tag, value in STRIP.items() if tag != 262}, bytes(16)),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_tiff_that_old_pillow_decodes_beyond_its_buffers_is_an_error(name, monkeypatch, no_pixels):
+    monkeypatch.setattr(PIL, "__version__", "12.3.0")
+    assert refused_image(UNSAFE[name]).code == "image-unsupported"
+
+
+@pytest.mark.parametrize("name", ["tiff", "tiff-lzw", "tiff-deflate", "tiff-16bit", "tiff-pages"])
+def test_plain_tiff_is_read_by_any_pillow(name, monkeypatch):
+    found = decoded(SAMPLES[name])
+    monkeypatch.setattr(PIL, "__version__", "11.3.0")
+    np.testing.assert_array_equal(decoded(SAMPLES[name]).pixels, found.pixels)
+
+
 # Passes over an image ---------------------------------------------------------------------------------------
 
 
@@ -125,6 +170,7 @@ PIECES = {
     "png-data": PNG[:33] + png_chunk(b"IDAT", b"") * 300_000 + PNG[33:],
     "png-unknown": PNG[:33] + png_chunk(b"teSt", b"") * 300_000 + PNG[33:],
     "gif-comment": SCREEN + b"!\xfe" + b"\1a" * 600_000 + b"\0" + FRAME + b"\0;",
+    "gif-comments": SCREEN + b"!\xfe\1a\0" * 2000 + FRAME + b"\0;",
     "gif-data": SCREEN + FRAME + b"\1a" * 600_000 + b"\0;",
     "ppm-comment": b"P6\n#" + b"a" * 1_200_000 + b"\n1 1\n255\nabc",
 }
@@ -133,6 +179,12 @@ PIECES = {
 @pytest.mark.parametrize("data", PIECES.values(), ids=PIECES)
 def test_files_of_a_million_pieces_are_errors(data):
     assert refused_image(data).code == "image-too-large"
+
+
+def test_long_comment_of_a_gif_is_skipped():
+    comment = b"!\xfe" + (b"\xff" + b"a" * 255) * 60_000 + b"\0"
+    plain = decoded(SCREEN + FRAME + b"\0;")
+    assert decoded(SCREEN + comment + FRAME + b"\0" + comment + b";").pixels.tolist() == plain.pixels.tolist()
 
 
 def test_tiff_strips_that_share_bytes_are_an_error():
@@ -157,11 +209,20 @@ def test_exif_tags_that_share_bytes_are_not_copied(name):
     if name == "jpeg":
         parts = [bomb[at : at + 60_000] for at in range(0, len(bomb), 60_000)]
         data = JPEG[:2] + b"".join(segment(0xE1, b"Exif\0\0" + part) for part in parts) + JPEG[2:]
+    elif name == "avif":  # the encoder would copy them
+        without_tags = tag_bomb(tags=0, size=len(bomb) - 14)
+        data = encode(SMALL, "AVIF", exif=without_tags).replace(without_tags, bomb)
+        assert bomb in data
     else:
         with warnings.catch_warnings(action="ignore"):
             data = encode(SMALL, name.upper(), exif=bomb)
     plain = JPEG if name == "jpeg" else encode(SMALL, name.upper())
-    np.testing.assert_array_equal(decoded(data).pixels, decoded(plain).pixels)
+    tracemalloc.start()
+    try:
+        np.testing.assert_array_equal(decoded(data).pixels, decoded(plain).pixels)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(bomb)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
