@@ -46,8 +46,12 @@ def test_networks_of_openai_equal_the_catalog_and_use_quick_gelu(name):
 
 
 def test_unpublished_buffers_are_computed_and_other_tensors_must_match(images):
+    import open_clip
+
     # EVA-02 has rotary positions, which a network that is only filled with published tensors lacks.
     name = "open_clip:PE-Core-T-16-384:meta"
+    if "PE-Core-T-16-384" not in open_clip.list_models():
+        pytest.skip("open_clip before 3 has no small network with such buffers")
     model = clip.find_model(name)
     tower = random_state(empty(name).get_submodule("visual").state_dict())
     state = {"logit_scale": torch.tensor(4.6)} | {f"visual.{key}": value for key, value in tower.items()}

@@ -104,6 +104,8 @@ def described(features: torch.Tensor, network, pooling: str) -> torch.Tensor:
 def test_size_and_pooling_equal_those_of_fd_loss(model, poolings, side, tmp_path, rng, monkeypatch):
     import timm
 
+    if not timm.is_model(model):
+        pytest.skip(f"this release of timm has no {model}")
     monkeypatch.setattr(timm_models, "published_weights", lambda _: FILES)
     state = state_of(model)
     weights = save(state, tmp_path / "mine.safetensors")
