@@ -100,7 +100,8 @@ def check_libraries(genpr: str) -> Findings:
             wrong.append(Finding(name, state, f"cannot be imported ({_shown(error)})", remedy))
     if int(versions.get("pillow", str(SAFE_PILLOW)).partition(".")[0]) < SAFE_PILLOW:
         text = f"{versions['pillow']} decodes some TIFF files beyond its buffers, so genpr refuses those"
-        wrong.append(Finding("pillow", "warn", text, f"pip install 'pillow>={SAFE_PILLOW}'"))
+        remedy = f"pip install 'pillow>={SAFE_PILLOW}', unless another package needs an older one"
+        wrong.append(Finding("pillow", "warn", text, remedy))
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("libraries", "ok", text, facts=versions)
     yield from wrong
