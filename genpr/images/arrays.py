@@ -42,6 +42,7 @@ _BLOCK_BYTES = 2**24  # of a tensor on a CUDA device
 _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # of one image, since a batch holds at least one
 _MEMBER = "arr_0.npy"
+_MAX_KEYS = 100  # of an .npz file whose headers are all read
 _UINT8 = {"uint8", "torch.uint8"}
 _OBJECTS = "holds Python objects, which only pickle can load, and pickle can run code"
 
@@ -187,7 +188,7 @@ class Header:
 
 @dataclass(frozen=True)
 class ArrayFileSource(IndexedSource):
-    """The images in a .npy file, or in `arr_0` of an .npz file, in array order; the first begins at `start`.
+    """The images in a .npy file, or in one array of an .npz file, in array order; the first begins at `start`.
 
     `state` changes if the file is written to or replaced. Images are read in batches of about 1 MB by the iterating
     thread. They are not mapped into memory, since truncating a mapped file would kill the process.
@@ -221,7 +222,7 @@ class ArrayFileSource(IndexedSource):
 
 @contextmanager
 def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
-    """The array in a file, for sequential reading, and its size in bytes; with `is_any`, the only array under any key."""
+    """The array in a file, for sequential reading, and its size in bytes; with `is_any`, the only array of any kind."""
     is_npz = path.suffix.lower() == ".npz"
     with reraise_corrupt(path, "array file", code="array-damaged"):
         if not is_npz:
@@ -230,18 +231,33 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
             return
         with open_npz(path) as archive:
             members = archive.namelist()
-            name = members[0] if is_any and len(members) == 1 else _MEMBER
-            if name not in members:
-                keys = [member.removesuffix(".npy") for member in members]
-                found = some(keys, 5) or "none"
-                text = f"{path} needs the key 'arr_0' and has {found}; np.savez(path, images) without a keyword writes it"
-                raise DataError(text, code="npz-key", path=str(path))
+            name = members[0] if is_any and len(members) == 1 else _image_member(archive, path)
             with open_member(archive, name, is_streamed=True) as member:
                 yield member, archive.getinfo(name).file_size
 
 
+def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
+    """The member `arr_0` of an .npz file, or else its only 4-D array of uint8."""
+    members = [name for name in archive.namelist() if name.endswith(".npy")]
+    if _MEMBER in members:
+        return _MEMBER
+    images = []
+    for name in members if len(members) <= _MAX_KEYS else ():
+        with open_member(archive, name, is_streamed=True) as member:
+            header = read_header(member)
+            if len(header.shape) == 4 and str(header.dtype) in _UINT8:
+                images.append(name)
+    if len(images) == 1:
+        return images[0]
+    keys = some([name.removesuffix(".npy") for name in images or members], 5) or "none"
+    found = f"{len(images)} of them: {keys}" if images else keys
+    text = f"{path} needs the key 'arr_0', or exactly one array of uint8 images (n, h, w, 3), and has {found}"
+    text += "; np.savez(path, images) without a keyword writes 'arr_0'"
+    raise DataError(text, code="npz-key", path=str(path))
+
+
 def open_array_file(path: Path, name: str) -> ArrayFileSource:
-    """Check the header of a .npy file, or of `arr_0` in an .npz file; pixels are read when they are requested."""
+    """Check the header of a .npy file, or of the images in an .npz file; pixels are read when they are requested."""
     with _opened(path) as (file, size):
         state = _state_of(path)
         header = read_header(file)
@@ -263,7 +279,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
 
 
 def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of a .npy file, of `arr_0`, or of the only array in an .npz file; None for other or corrupt files."""
+    """Shape and dtype of a .npy file, or of the images or the only array in an .npz file; None for other or corrupt files."""
     if path.suffix.lower() not in ARRAY_SUFFIXES:
         return None
     try:

@@ -69,6 +69,7 @@ def zipped_arrays() -> list[bytes]:
     pixels, labels = npy_of(np.stack([SMALL] * 3)), npy_of(np.arange(3))
     return [
         zip_of({"arr_0.npy": pixels, "arr_1.npy": labels}, zipfile.ZIP_DEFLATED),
+        zip_of({"label.npy": labels, "samples.npy": pixels}, zipfile.ZIP_DEFLATED),
         zip_of({"features.npy": npy_of(features(0).numpy())}),
     ]
 

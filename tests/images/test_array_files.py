@@ -93,11 +93,36 @@ def test_npz_is_never_completely_in_memory(tmp_path, monkeypatch):
         assert sum(1 for _ in open_source(tmp_path / "x.npz")) == 400
 
 
-def test_npz_without_arr_0_lists_its_keys(tmp_path):
-    np.savez(tmp_path / "x.npz", images=IMAGES, labels=np.arange(23))
-    error = refused_source(tmp_path / "x.npz")
-    assert error.code == "npz-key"
-    assert "images, labels" in str(error)
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("key", ["samples", "images", "x_train", "arr_3"])
+def test_only_array_of_images_in_an_npz_is_read_under_any_key(tmp_path, save, key):
+    others = {"label": np.arange(23), "z": np.zeros((23, 4, 4, 3), np.float32), "mask": IMAGES[..., 0]}
+    save(tmp_path / "x.npz", **others, **{key: IMAGES})
+    np.testing.assert_array_equal(stack(open_source(tmp_path / "x.npz")), IMAGES)
+    save(tmp_path / "y.npz", **others, **{key: IMAGES}, arr_0=IMAGES[::-1])
+    np.testing.assert_array_equal(stack(open_source(tmp_path / "y.npz")), IMAGES[::-1])
+
+
+def test_npz_without_one_array_of_images_lists_its_keys(tmp_path):
+    several = {"x_train": IMAGES, "x_test": IMAGES, "y_train": np.arange(23)}
+    many = {f"k{number}": np.arange(2) for number in range(100)}
+    for arrays_, keys in (
+        (several, "x_train, x_test"),
+        ({"images": IMAGES[..., 0], "labels": np.arange(23)}, "images, labels"),
+        (many | {"images": IMAGES}, "k0, k1"),  # the headers of so many are not read
+    ):
+        np.savez(tmp_path / "x.npz", **arrays_)
+        error = refused_source(tmp_path / "x.npz")
+        assert error.code == "npz-key"
+        assert keys in str(error)
+
+
+def test_channels_first_and_forged_arrays_under_another_key_are_errors(tmp_path):
+    np.savez(tmp_path / "x.npz", samples=np.ascontiguousarray(IMAGES.transpose(0, 3, 1, 2)), label=[1])
+    assert refused_source(tmp_path / "x.npz").code == "array-shape"
+    for data in (BROKEN["images"], BROKEN["nested"], BROKEN["text"]):
+        (tmp_path / "x.npz").write_bytes(zip_of({"samples.npy": data, "label.npy": npy_of(np.arange(2))}))
+        assert refused_source(tmp_path / "x.npz").code == "array-damaged"
 
 
 class Trap:
