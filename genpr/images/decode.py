@@ -12,15 +12,19 @@ import io
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
 from threading import Lock
 from typing import Any, cast
 
 import numpy as np
 import PIL
 from numpy.typing import NDArray
+from packaging.version import Version
 from PIL import Image, ImageFile, features
 from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
@@ -38,6 +42,7 @@ from genpr.images.formats import (
     JPEG_SCAN,
     PHOTOMETRIC,
     PLANAR,
+    PLUGINS,
     SAFE_PILLOW,
     SEPARATE_PLANES,
     TIFF_LAYOUT,
@@ -49,9 +54,11 @@ from genpr.images.formats import (
     image_format,
     is_plain_tiff,
     jpeg_without_metadata,
+    jpeg_xl_size,
     tiff_entries,
     tiff_tile,
     unaccepted,
+    unread_format,
 )
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
@@ -188,6 +195,23 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
 }
 
 
+def _plugin(format_name: str) -> type[ImageFile.ImageFile] | None:
+    """The class of Pillow or of an installed plugin that reads a format."""
+    if format_name in PLUGINS:
+        _, package, oldest, module, name = PLUGINS[format_name]
+        if Version(decoder_versions().get(package, "0")) >= Version(oldest):
+            with suppress(ImportError):
+                plugin: type[ImageFile.ImageFile] = getattr(import_module(module), name)
+                return plugin
+    return _PLUGINS.get(format_name)
+
+
+def readable_format(data: bytes) -> str | None:
+    """Name of the format of a file that can be decoded here, by Pillow or by an installed plugin; None for others."""
+    name = image_format(data) or unread_format(data)
+    return name if name and _plugin(name) is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """RGB pixels (h, w, 3), C-contiguous and writable, and the flags of the conversion, in the order of `FLAGS`."""
@@ -210,7 +234,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     elif isinstance(data, Image.Image):
         pixels, flags = _convert(data, name, policy)
     else:
-        format_name = image_format(data)
+        format_name = readable_format(data)
         if format_name is None:
             code, found_instead = unaccepted(data, name)
             raise _error(name, found_instead, code)
@@ -272,9 +296,12 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         check_png(data)  # before Pillow, which takes ten times as long per chunk
     elif format_name == "TIFF":
         check_tiff(data, name)
+    elif format_name == "JPEG XL":
+        _check_size(jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
     try:
-        image = _PLUGINS[format_name](ReadLimitedFile(data) if is_metered else io.BytesIO(data))
+        plugin: Any = _plugin(format_name)
+        image = plugin(ReadLimitedFile(data) if is_metered else io.BytesIO(data))
     except SyntaxError as error:
         if str(error) in _TIFF_LAYOUT_ERRORS:
             raise UnsupportedImageError(TIFF_LAYOUT) from error
@@ -309,6 +336,8 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
             raise UnsupportedImageError("TIFF pixels of 16 bits in a form that Pillow misreads")
     elif format_name == "PNG":
         is_deep = isinstance(args, str) and args.endswith(";16B")
+    elif format_name in PLUGINS:
+        is_deep = image.mode.startswith("I;16")
     elif format_name == "PPM" and image.mode != "F":
         # Pillow scales every maxval to the full range of the chosen mode.
         is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
@@ -368,6 +397,9 @@ def decoder_versions() -> dict[str, str]:
     for library in ("libjpeg_turbo", "webp", "avif"):
         if version := features.version(library):
             versions[library] = str(version)
+    for _, package, *_ in PLUGINS.values():
+        with suppress(PackageNotFoundError):
+            versions[package] = package_version(package)
     return versions
 
 

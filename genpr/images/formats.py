@@ -132,6 +132,12 @@ OTHER_SUFFIXES = frozenset(f".{suffix}" for suffix in _OTHERS.split())
 START = 2048
 """Bytes of a file that show its format."""
 _UNREADABLE = "image-unreadable"
+PLUGINS = {
+    # Older ones decode images of another size than they state, or end the process.
+    "HEIC": ("heif", "pillow-heif", "1.4", "pillow_heif", "HeifImageFile"),
+    "JPEG XL": ("jxl", "pillow-jxl-plugin", "1.3", "pillow_jxl.JpegXLImagePlugin", "JXLImageFile"),
+}
+"""Formats that are read by plugins of Pillow, if installed: extra of genpr, package, oldest version, module and class."""
 
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many pieces. Image files have
 # dozens of pieces, and at most one per few hundred bytes of pixels.
@@ -149,6 +155,8 @@ _EMPTY_COMMENT = b"\xff\xfe\0\2"  # replaces dropped segments, so that no new ma
 JPEG_END, JPEG_SCAN = b"\xff\xd9", b"\xff\xda"
 # An entry of a table of items with the type "Exif": version 2 or 3, flags, a number of 2 or 4 bytes, and 2 bytes of protection.
 _AVIF_EXIF = re.compile(rb"Exif(?:(?<=infe\x02.{7}Exif)|(?<=infe\x03.{9}Exif))", re.DOTALL)
+_JXL_MARKER, _JXL_HEADER = b"\xff\n", 24  # the fields that are read are in the first 24 bytes
+_JXL_BITS, _JXL_RATIOS = (9, 13, 18, 30), ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 BITS, PHOTOMETRIC, PLANAR, SEPARATE_PLANES = 258, 262, 284, 2
 _SUBFILE, _COMPRESSION, _SAMPLES, _SUB_PAGES, _SAMPLE_FORMAT, _DNG_VERSION = 254, 259, 277, 330, 339, 50706
@@ -217,7 +225,8 @@ def unaccepted(data: bytes, name: str) -> tuple[str, str]:
         other = _UNREAD.get(image_suffix(name))
     if other is None:
         return _UNREADABLE, f"not an image of an accepted format; it begins with {start[:12]!r}"
-    return "image-unsupported", f"{other} is not supported; convert it to PNG"
+    remedy = f", or pip install 'genpr[{PLUGINS[other][0]}]'" if other in PLUGINS else ""
+    return "image-unsupported", f"{other} is not supported; convert it to PNG{remedy}"
 
 
 def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None, tuple[int, int] | None]:
@@ -291,6 +300,50 @@ def check_png(data: bytes) -> None:
             raise TooManyPiecesError(f"it has more than {MAX_PNG_PROFILES} color profiles")
         at = end
     raise TooManyPiecesError
+
+
+def jpeg_xl_size(data: bytes) -> tuple[int, int]:
+    """Width and height of a JPEG XL file by its header (ISO/IEC 18181-1 and -2). Its plugin decodes it before it tells them.
+
+    Animations are refused, since the plugin decodes all frames and gives the last one.
+    """
+    at, start = 0, data[:_JXL_HEADER] if data.startswith(_JXL_MARKER) else b""
+    for _ in range(MAX_PIECES):
+        if len(start) >= _JXL_HEADER or at >= len(data):
+            break
+        size, kind, body = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8], at + 8
+        if size == 1:
+            size, body = int.from_bytes(data[body : body + 8], "big"), at + 16
+        end = at + max(size, 8) if size else len(data)
+        if kind in {b"jxlc", b"jxlp"}:  # the codestream, or a part of it after its number
+            body += 4 * (kind == b"jxlp")
+            start += data[body : min(end, body + _JXL_HEADER)]
+        at = end
+    if not start.startswith(_JXL_MARKER):
+        raise ValueError("it has no codestream")
+    bits = int.from_bytes(start[2:], "little")
+
+    def number(n_bits: int) -> int:
+        nonlocal bits
+        bits, value = bits >> n_bits, bits & (1 << n_bits) - 1
+        return value
+
+    def side(is_small: int) -> int:
+        return 8 * number(5) + 8 if is_small else number(_JXL_BITS[number(2)]) + 1
+
+    def sides() -> tuple[int, int]:
+        is_small = number(1)
+        height, (times, part) = side(is_small), _JXL_RATIOS[number(3)]
+        return (height * times // part if times else side(is_small)), height
+
+    found = sides()
+    if not number(1) and number(1):  # other metadata than the defaults, with additional fields
+        number(3)  # orientation
+        if number(1):
+            sides()  # at which it should be shown
+        if number(2):
+            raise UnsupportedImageError("an animation or a preview")
+    return found
 
 
 def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import ImageError
-from genpr.images.decode import content_sha256, decode
-from genpr.images.formats import image_format
+from genpr.images.decode import content_sha256, decode, readable_format
 from genpr.images.item import Item
 from genpr.images.policy import DecodePolicy
 
@@ -104,7 +103,7 @@ def load(
         try:
             data = item.read()
             identity = bytes.fromhex(content_sha256(data))
-            codec = image_format(data) if isinstance(data, bytes) else None
+            codec = readable_format(data) if isinstance(data, bytes) else None
             image = replace(image, identity=identity, format=codec)
             for reader in readers:
                 cached = None if reader.cache is None else reader.cache.get(identity)

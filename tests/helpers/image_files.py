@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import PIL
+import pytest
 from PIL import Image
 from raising import raised
 
@@ -36,6 +37,21 @@ def encode(image: Image.Image | np.ndarray, format_name: str = "PNG", **options)
 def encode_frames(frames: list[np.ndarray], format_name: str, **options) -> bytes:
     first, *rest = map(Image.fromarray, frames)
     return encode(first, format_name, save_all=True, append_images=rest, **options)
+
+
+def heic(pixels, **options):
+    """A HEIC file, lossless by default."""
+    file = io.BytesIO()
+    options = {"quality": -1, "chroma": 444, "matrix_coefficients": 0} | options
+    plugin = pytest.importorskip("pillow_heif")
+    plugin.encode("RGB", pixels.shape[1::-1], pixels.tobytes(), file, **options)
+    return file.getvalue()
+
+
+def jxl(pixels, **options):
+    """A JPEG XL file, lossless by default."""
+    pytest.importorskip("pillow_jxl")
+    return encode(pixels, "JXL", **{"lossless": True} | options)
 
 
 def exif(orientation: int) -> Image.Exif:

@@ -7,6 +7,7 @@ import pickle
 import tempfile
 import zipfile
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from archives import npy_of, zip_of
-from image_files import SAMPLES, SMALL, encode
+from image_files import SAMPLES, SMALL, encode, heic, jxl
 from safetensors.torch import save
 
 import genpr
@@ -32,6 +33,10 @@ EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
 def image_files() -> dict[str, list[bytes]]:
     """Variants of each format that are read differently."""
     files: dict[str, list[bytes]] = {"ppm": [b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"]}
+    if find_spec("pillow_heif"):
+        files["heic"] = [heic(SMALL), heic(SMALL, quality=50)]
+    if find_spec("pillow_jxl"):
+        files["jxl"] = [jxl(SMALL), jxl(SMALL, use_container=True)]
     for name, data in SAMPLES.items():
         files.setdefault(name.split("-")[0], []).append(data)
     return files

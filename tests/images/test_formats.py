@@ -1,6 +1,7 @@
 """Formats of images that genpr does not read: such a file counts as an image, and the error names its format."""
 
 import mimetypes
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from genpr.errors import ImageError
 from genpr.images.formats import (
     IMAGE_SUFFIXES,
     OTHER_SUFFIXES,
+    PLUGINS,
     READABLE_SUFFIXES,
     UNREAD_FORMATS,
     image_format,
@@ -33,6 +35,12 @@ PYTHON = {
     if kind.startswith("image/")
 }
 SUFFIXES = sorted({f".{suffix}" for suffix in LISTED.split()} | PYTHON | {".tga", ".qoi", ".dng", ".j2k"})
+
+
+@pytest.fixture(autouse=True)
+def _without_plugins(monkeypatch):
+    for *_, module, _ in PLUGINS.values():
+        monkeypatch.setitem(sys.modules, module, None)
 
 
 @pytest.fixture
