@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.archive import open_tar, open_zip, reraise_corrupt
 from genpr.images.arrays import is_tensor, open_array, open_array_file
+from genpr.images.containers import unread_container
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import FileSource, open_folder, read_file, read_start
+from genpr.images.folder import FileSource, open_folder, read_file, read_start, walk_files
 from genpr.images.formats import ARRAY_SUFFIXES, image_format
 from genpr.images.item import (
     ImageSource,
@@ -94,13 +95,18 @@ def _open_path(text: str, name: str) -> ImageSource:
             raise path_not_found(text)
         return _open_several(several, text, name)
     if stat.S_ISDIR(mode):
-        return open_folder(path, name)
+        try:
+            return open_folder(path, name)
+        except DataError as error:
+            raise (error.code == "no-images" and unread_container(path, walk_files(path))) or error from None
     is_regular, suffix = stat.S_ISREG(mode), suffix_of(str(path))
     if suffix in _UNSAFE_SUFFIXES and is_regular:
         text = f"{path}: {suffix} files can execute code when they are loaded, so genpr does not load them; save images as .npz"
         raise ResourceError(text, code="unsafe-format", path=str(path))
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
+    if is_regular and (unread := unread_container(path)) is not None:
+        raise unread
     kind = "a single image" if _is_image(path) else f"of unknown kind ({suffix or 'no suffix'})"
     if not is_regular:  # reading a pipe or a device may block
         kind = "neither a folder nor a regular file"

@@ -65,7 +65,10 @@ SMALLER_IN_PYTHON = {
     "settle=30": "settle=0",
 }
 SMALLER_IN_PYTHON["score_classes("] = "score_classes(min_per_class=20, fake="
-COMPILED = {"training": "an outline of scripts/train_gan.py"}
+COMPILED = {
+    "training": "an outline of scripts/train_gan.py",
+    "containers": "tests/images/test_containers.py runs it with the libraries that wrote them",
+}
 """Pages whose Python is only compiled, and why."""
 RUN_ELSEWHERE = "Trainer("
 """The block of docs/integrations.md that runs in tests/integrations/test_lightning.py."""
