@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import DataError, GenprError, UsageError, get_named, similar, some
+from genpr.errors import DataError, GenprError, UsageError, get_named, some
 from genpr.evaluation.compare import compare, resampled, results_text, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.metrics.f_beta import F_SCORE_METRICS, beta_of, f_beta, resampled_f_beta
 from genpr.metrics.metric import plain_name
-from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.registry import ALL_METRICS, similar_metrics
 from genpr.metrics.uncertainty import Interval, Resampled, against_best, interval_of, on_front
 from genpr.validation import check_flag
 
@@ -99,7 +99,7 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
         return (Criterion(by, F_SCORE_METRICS, beta=beta),)
     if by not in ALL_METRICS:
         raise UsageError(
-            f"unknown criterion {by!r}{similar(by, ALL_METRICS)}; expected f<beta> such as f1, f0.5 or f2, {PARETO}, or a metric from "
+            f"unknown criterion {by!r}{similar_metrics(by, ALL_METRICS)}; expected f<beta> such as f1, f0.5 or f2, {PARETO}, or a metric from "
             "`genpr list metrics`",
             code="unknown-metric",
         )

@@ -18,7 +18,7 @@ import click
 
 from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout, progress_bars
 from genpr.cli.options import INPUT, GroupedCommand, SourceType, follow_symlinks, option_group
-from genpr.errors import similar, some
+from genpr.errors import some
 from genpr.features.options import option
 from genpr.images.paths import paths_of
 from genpr.report.files import is_own_table
@@ -201,14 +201,13 @@ class ScoreOutput(PageOutput):
 
     def check(self, computed: Sequence[str]) -> None:
         """Refuse thresholds that cannot be missed, before anything is computed."""
-        from genpr.metrics.registry import ALL_METRICS
+        from genpr.metrics.registry import ALL_METRICS, similar_metrics
 
         for side, metric, _ in self._limits:
             text = f"--fail-{side} {metric}=...: "
             if metric not in computed:
-                text += (
-                    f"this is not among the computed metrics{similar(metric, computed)}: {some(computed, 20)}"
-                )
+                like = similar_metrics(metric, computed)
+                text += f"this is not among the computed metrics{like}: {some(computed, 20)}"
                 raise click.UsageError(text)
             if (side, ALL_METRICS[metric].better) in (("under", "lower"), ("over", "higher")):
                 raise click.UsageError(f"{text}{ALL_METRICS[metric].better} is better for this metric")

@@ -332,9 +332,24 @@ DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_de
 """The calibrated pair, precision, recall, density and coverage."""
 
 
+_CALLED_OTHERWISE = {
+    "cov": "coverage",
+    "memorization": "authenticity c_t",
+    "mifid": "fid authenticity c_t",
+    "mmd": "kid kd cmmd",
+    "prdc": "precision recall density coverage",
+}
+
+
+def similar_metrics(name: object, known: Collection[str]) -> str:
+    """As `similar`, also for names of metrics and of groups of metrics in other packages."""
+    names = [each for each in _CALLED_OTHERWISE.get(str(name).casefold(), "").split() if each in known]
+    return f" (similar: {', '.join(names)})" if names else similar(name, known)
+
+
 def unknown_metrics(unknown: Sequence[str], known: Collection[str]) -> UsageError:
     """The error for metrics that are unknown, or for none."""
-    like = similar(unknown[0], known) if unknown else ""
+    like = similar_metrics(unknown[0], known) if unknown else ""
     text = f"unknown metrics: {some(unknown) or 'none'}{like}; known: {', '.join(known)}"
     return UsageError(text, code="unknown-metric")
 

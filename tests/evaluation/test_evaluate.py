@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from feature_files import save
-from raising import raising
+from raising import raised, raising
 
 import genpr
+from genpr.checkpoints.rank import criterion_of
 from genpr.errors import DataError, FeatureError, UsageError, WeightsError
+from genpr.metrics.registry import METRICS
 
 
 def scored(real, fake, **options):
@@ -170,6 +172,27 @@ def test_invalid_options_are_errors(rng, options, code):
         genpr.score(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        *(
+            ("mifid", "fid, authenticity, c_t"),
+            ("memorization", "authenticity, c_t"),
+            ("MMD", "kid, kd, cmmd"),
+        ),
+        *(("prdc", "precision, recall, density, coverage"), ("cov", "coverage"), ("presicion", "precision")),
+    ],
+)
+def test_metrics_of_other_packages_are_refused_with_the_names_here(rng, name, called):
+    features = rng.normal(size=(20, 4))
+    for metrics in ([name], ["recall", name]):
+        error = raised(UsageError, genpr.score, features, features, metrics=metrics)
+        assert error.code == "unknown-metric"
+        assert f"(similar: {called}" in str(error)
+    assert f"(similar: {called}" in str(raised(UsageError, criterion_of, name))
+    assert set(called.split(", ")) <= METRICS.keys()
+
+
 # The record -------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +205,7 @@ def test_notices_report_duplicates_copies_and_sizes(write_images, rng):
     assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
     (copied,) = (item.message for item in result.notices if item.code == "copied-reals")
     assert copied.startswith("12 of 12 fakes")
+    assert "warning [copied-reals]: 12 of 12 fakes" in str(result)
     assert codes(scored(copies, copies)) >= {"same-input", "duplicates"}
     assert "same-input" in codes(scored(real, real))
     assert "duplicates" not in codes(scored(real, real))
