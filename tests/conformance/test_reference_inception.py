@@ -13,6 +13,7 @@ from genpr.features.weights import Weights
 
 pytorch_fid = Peer("pytorch_fid.inception")
 fidelity_network = Peer("torch_fidelity.feature_extractor_inceptionv3")
+torchmetrics_fid = Peer("torchmetrics.image.fid")
 
 
 def load(state, *names):
@@ -64,16 +65,25 @@ def test_layers_equal_pytorch_fid(state, images, monkeypatch):
         close(ours, theirs)
 
 
-def test_every_layer_equals_torch_fidelity(state, images, tmp_path):
+@pytest.mark.parametrize(
+    ("network", "resize"),
+    [
+        (lambda: fidelity_network.FeatureExtractorInceptionV3, ""),
+        (lambda: torchmetrics_fid.NoTrainInceptionV3, "@torch-bilinear-antialias"),
+    ],
+    ids=["torch-fidelity", "torchmetrics"],
+)
+def test_every_layer_equals_torch_fidelity_and_torchmetrics(state, images, tmp_path, network, resize):
     torch.save(state, tmp_path / "w.pth")
     layers = ["64", "192", "768", "2048", "logits_unbiased"]
-    reference = fidelity_network.FeatureExtractorInceptionV3(
+    reference = network()(
         "inception-v3-compat", layers, feature_extractor_weights_path=str(tmp_path / "w.pth")
     )
-    names = [f"inception{layer}" for layer in ("-64", "-192", "-768", "", "-softmax")]
+    names = [f"inception{layer}{resize}" for layer in ("-64", "-192", "-768", "", "-softmax")]
     features = load(state, *names)(images).split([64, 192, 768, 2048, 1008], dim=1)
     with torch.inference_mode():
-        expected = reference(images)
+        # `forward` of torchmetrics gives the first layer only.
+        expected = getattr(reference, "_torch_fidelity_forward", reference)(images)
     for ours, theirs in zip(features[:-1], expected[:-1], strict=True):
         close(ours, theirs)
     torch.testing.assert_close(features[-1], expected[-1].softmax(1), rtol=1e-4, atol=1e-7)
