@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from image_files import PNG, SMALL, decoded, encode, heic, jxl, names, noise, refused_image
+from PIL import Image
 
 import genpr
 from genpr.images.decode import decoder_versions
@@ -98,6 +99,28 @@ def test_heic_is_as_large_as_it_states():
         forged = data[:sides] + struct.pack(">II", width, width) + data[sides + 8 :]
         assert refused_image(forged).code == code
     assert refused_image(data, max_pixels=64 * 64 - 1).code == "image-too-large"
+
+
+def test_gray_of_16_bits_and_transparency_in_jpeg_xl_are_reported():
+    values = np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
+    found = decoded(jxl(values))
+    np.testing.assert_array_equal(found.pixels[..., 1], values >> 8)
+    assert found.flags == ("16bit-scaled",)
+    found = decoded(jxl(np.dstack([SMALL, SMALL[..., :1]])))
+    np.testing.assert_array_equal(found.pixels, SMALL)
+    assert found.flags == ("alpha-dropped",)
+
+
+def test_primary_image_of_several_in_heic_is_used_and_others_are_reported():
+    plugin = pytest.importorskip("pillow_heif")
+    several, file = plugin.HeifFile(), io.BytesIO()
+    for shift in range(3):
+        several.add_from_pillow(Image.fromarray(np.roll(SMALL, shift, 1)))
+    several.save(file, quality=-1, chroma=444, matrix_coefficients=0, primary_index=1)
+    found = decoded(file.getvalue())
+    np.testing.assert_array_equal(found.pixels, np.roll(SMALL, 1, 1))
+    assert found.flags == ("multi-frame",)
+    assert decoded(heic(SMALL)).flags == ()
 
 
 # The header of JPEG XL, which needs no plugin -----------------------------------------------------------------
