@@ -36,7 +36,7 @@ from litdata import StreamingDataset
 samples = StreamingDataset({path!r})
 genpr.score("real/", (sample["image"] for sample in samples))
 
-a batch of CIFAR-10 | */data_batch_? */test_batch | 2
+a batch of CIFAR-10 | */data_batch_[1-5] */test_batch | 2
 from torchvision.datasets import CIFAR10
 images = CIFAR10({path!r}, train=True)  # False: test_batch
 genpr.score("real/", images)
