@@ -241,18 +241,18 @@ def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
     members = [name for name in archive.namelist() if name.endswith(".npy")]
     if _MEMBER in members:
         return _MEMBER
-    images = []
+    keys, images = {name: name.removesuffix(".npy") for name in members}, []
     for name in members if len(members) <= _MAX_KEYS else ():
         with open_member(archive, name, is_streamed=True) as member:
             header = read_header(member)
-            if len(header.shape) == 4 and str(header.dtype) in _UINT8:
-                images.append(name)
+        keys[name] += f" {header.dtype} {header.shape}"
+        if len(header.shape) == 4 and str(header.dtype) in _UINT8:
+            images.append(name)
     if len(images) == 1:
         return images[0]
-    keys = some([name.removesuffix(".npy") for name in images or members], 5) or "none"
-    found = f"{len(images)} of them: {keys}" if images else keys
-    text = f"{path} needs the key 'arr_0', or exactly one array of uint8 images (n, h, w, 3), and has {found}"
-    text += "; np.savez(path, images) without a keyword writes 'arr_0'"
+    found = some([keys[name] for name in images or members], 5) or "none"
+    needed = f"'arr_0', or exactly one array of uint8 images (n, h, w, 3) among at most {_MAX_KEYS}"
+    text = f"{path} needs the key {needed}, and has {found}; np.savez(path, images) writes 'arr_0'"
     raise DataError(text, code="npz-key", path=str(path))
 
 
