@@ -5,93 +5,101 @@ A reader of each would need its library, and some of these unpickle what they re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
-from fnmatch import filter as matches
 from pathlib import Path
 from typing import NamedTuple
 
 from genpr.errors import UsageError
 from genpr.images.folder import read_start
-
-# Name; patterns of the paths of its files; 0, 1 or 2 if the code takes such a file, its folder, or the folder of that.
-_TABLE = """
-an LMDB database | *.mdb *.lmdb | 0
-import io, lmdb, PIL.Image
-entries = lmdb.open({path!r}, subdir=False, readonly=True, lock=False).begin().cursor()
-genpr.score("real/", (PIL.Image.open(io.BytesIO(value)) for key, value in entries if key != b"length"))
-
-an HDF5 file | *.h5 *.hdf5 *.hdf | 0
-import h5py
-images = h5py.File({path!r})["imgs"]  # uint8 (n, 3, h, w)
-genpr.score("real/", (image.transpose(1, 2, 0) for image in images))
-
-a shard of MosaicML Streaming (MDS) | *.mds *.mds.* | 1
-from streaming import LocalDataset
-samples = LocalDataset({path!r})
-genpr.score("real/", (sample["image"] for sample in samples))
-
-a chunk of LitData | */chunk-*.bin | 1
-from litdata import StreamingDataset
-samples = StreamingDataset({path!r})
-genpr.score("real/", (sample["image"] for sample in samples))
-
-a batch of CIFAR-10 | */data_batch_[1-5] */test_batch | 2
-from torchvision.datasets import CIFAR10
-images = CIFAR10({path!r}, train=True)  # False: test_batch
-genpr.score("real/", images)
-
-a batch of CIFAR-100 | */cifar-100-python/train */cifar-100-python/test | 2
-from torchvision.datasets import CIFAR100
-images = CIFAR100({path!r}, train=True)  # False: test
-genpr.score("real/", images)
-
-an IDX file | *idx3-ubyte *idx3-ubyte.gz | 0
-from torchvision.datasets.mnist import read_image_file
-gray = read_image_file({path!r})  # after gunzip, if its name ends in .gz
-genpr.score("real/", gray[:, None].expand(-1, 3, -1, -1))
-"""
-_STARTS = ((0, 16, b"\xde\xc0\xef\xbe"), (1, 0, b"\x89HDF\r\n\x1a\n"), (6, 0, b"\0\0\x08\3"))
-"""First bytes of files of other names: the index of the container, the position and the bytes."""
+from genpr.images.formats import ARRAY_SUFFIXES, SHARD_SUFFIXES
+from genpr.images.item import CONTAINERS_PAGE
 
 
 class Container(NamedTuple):
-    """A kind of container, with Python for a `path`: the file, its folder, or the folder of that if `level` is 0, 1 or 2."""
+    """A kind of container. `pattern` matches the end of the absolute paths of its files, in any case, and `start` their content.
+
+    `code` is Python for a `path`: the file, its folder, or the folder of that if `level` is 0, 1 or 2.
+    """
 
     name: str
-    patterns: list[str]
+    pattern: str
     level: int
     code: str
+    start: bytes = b"(?!)"
+
+    def code_for(self, file: str) -> str:
+        """The Python for one of its files."""
+        found = Path(file.removesuffix(".gz"))
+        number, is_train = 100 if found.parent.name.startswith("cifar-100") else 10, found.name[:4] != "test"
+        path = str([found, *found.parents][self.level])
+        return f"import genpr; {self.code.format(path=path, number=number, is_train=is_train)}"
 
 
-def _parsed(block: str) -> Container:
-    head, _, code = block.partition("\n")
-    name, patterns, level = head.split(" | ")
-    return Container(name, patterns.split(), int(level), code)
-
-
-CONTAINERS = tuple(map(_parsed, _TABLE.strip().split("\n\n")))
+CONTAINERS = (
+    Container(
+        "an LMDB database",
+        r"(?<!/lock)\.l?mdb",
+        0,
+        "import io, lmdb, PIL.Image; "
+        "entries = lmdb.open({path!r}, subdir=False, readonly=True, lock=False).begin().cursor(); "
+        'genpr.score("real/", (PIL.Image.open(io.BytesIO(value)) for key, value in entries if key != b"length"))',
+        rb".{16}\xde\xc0\xef\xbe",
+    ),
+    Container(
+        "an HDF5 file",
+        r"\.(h5|hdf5?)",
+        0,
+        'import h5py; images = h5py.File({path!r})["imgs"]; genpr.score("real/", (image.transpose(1, 2, 0) for image in images))',
+        rb"\x89HDF\r\n\x1a\n",
+    ),
+    Container(
+        "a shard of MosaicML Streaming (MDS; decompress .mds.zstd and the like first)",
+        r"\.mds(\.(br|bz2|gz|snappy|zstd))?",
+        1,
+        'from streaming import LocalDataset; samples = LocalDataset({path!r}); genpr.score("real/", (sample["image"] for sample in samples))',
+    ),
+    Container(
+        "a chunk of LitData",
+        r"/chunk-[^/]*\.bin",
+        1,
+        'from litdata import StreamingDataset; samples = StreamingDataset({path!r}); genpr.score("real/", (sample["image"] for sample in samples))',
+    ),
+    Container(
+        "a batch of CIFAR",
+        "/(cifar-10-batches-py/(data_batch_[1-5]|test_batch)|cifar-100-python/(train|test))",
+        2,
+        'from torchvision.datasets import CIFAR{number}; images = CIFAR{number}({path!r}, train={is_train}); genpr.score("real/", images)',
+    ),
+    Container(
+        "an IDX file (decompress .gz first)",
+        r"idx3-ubyte(\.gz)?",
+        0,
+        "from torchvision.datasets.mnist import read_image_file; gray = read_image_file({path!r}); "
+        'genpr.score("real/", gray[:, None].expand(-1, 3, -1, -1))',
+        rb"\0\0\x08\x03",
+    ),
+)
 
 
 def unread_container(path: Path, names: Iterable[str] | None = None) -> UsageError | None:
-    """The error for a file, or a folder with files of these `names`, of a container ("unread-container"); None for others."""
-    root = path.absolute()
-    files = [str(root)] if names is None else [f"{root}/{name}" for name in names]
+    """The error for a file, or a folder with files of these `names`, of a container ("unread-container"); None for others.
+
+    None also for a folder with files that genpr reads one by one, such as tar archives.
+    """
+    root, start = path.absolute(), b""
+    files = [str(root)] if names is None else sorted(f"{root}/{name}" for name in names)
+    if names is None:
+        with suppress(OSError):
+            start = read_start(root.parent, root.name)
+    elif any(file.lower().endswith((*SHARD_SUFFIXES, *ARRAY_SUFFIXES)) for file in files):
+        return None
     for container in CONTAINERS:
-        if found := [each for pattern in container.patterns for each in matches(files, pattern)]:
-            return _error(path, container, Path(min(found)))
-    with suppress(OSError):
-        start = read_start(root.parent, root.name) if names is None else b""
-        for index, at, data in _STARTS:
-            if start[at : at + len(data)] == data:
-                return _error(path, CONTAINERS[index], root)
+        is_named = re.compile(rf"{container.pattern}\Z", re.IGNORECASE).search
+        found = files if re.match(container.start, start, re.DOTALL) else filter(is_named, files)
+        if codes := list(dict.fromkeys(map(container.code_for, found))):
+            text = f"{path} {'is' if names is None else 'has'} {container.name}, which genpr scores in Python only ({CONTAINERS_PAGE})"
+            text += f"; the first of {len(codes):,}: {codes[0]}" if len(codes) > 1 else f": {codes[0]}"
+            return UsageError(text, code="unread-container", path=str(path))
     return None
-
-
-def _error(path: Path, container: Container, file: Path) -> UsageError:
-    file = file.with_suffix("") if file.suffix == ".gz" else file
-    code = container.code.format(path=str([file, *file.parents][container.level]))
-    lines = "; ".join(["import genpr", *(line.partition("  #")[0] for line in code.splitlines())])
-    text = f"{path} {'is' if path.is_file() else 'has'} {container.name}, which genpr scores in Python only"
-    text += f" (https://genpr.github.io/genpr/containers/): {lines}"
-    return UsageError(text, code="unread-container", path=str(path))

@@ -46,9 +46,11 @@ ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
+CONTAINERS_PAGE = "https://genpr.github.io/genpr/containers/"
 _HINTS = {
     ".npy": "arrays such as latents of a data set are not pixels: decode them first",
     ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
+    **dict.fromkeys((".h5", ".hdf5", ".lmdb", ".mdb", ".mds"), f"see {CONTAINERS_PAGE}"),
 } | {
     suffix: f"to read images inside of them, add '*{suffix}' to the folder, in quotes"
     for suffix in (*SHARD_SUFFIXES, ".npz")
@@ -191,7 +193,7 @@ def filter_images(
     if others:
         shown = ", ".join(f"{suffix} ({count:,})" for suffix, count in first)
         content = f"{others.total():,} other files, suffixes: {shown}"
-    hints = "".join(f"; {_HINTS[suffix]}" for suffix, _ in first if suffix in _HINTS)
+    hints = "".join(dict.fromkeys(f"; {_HINTS[suffix]}" for suffix, _ in first if suffix in _HINTS))
     text = f"{container} has no images ({content}{hints}); accepted are {', '.join(READABLE_SUFFIXES)}"
     raise DataError(text, code="no-images", path=container)
 

@@ -105,7 +105,7 @@ def _open_path(text: str, name: str) -> ImageSource:
         raise ResourceError(text, code="unsafe-format", path=str(path))
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
-    if is_regular and (unread := unread_container(path)) is not None:
+    if is_regular and not _is_image(path) and (unread := unread_container(path)) is not None:
         raise unread
     kind = "a single image" if _is_image(path) else f"of unknown kind ({suffix or 'no suffix'})"
     if not is_regular:  # reading a pipe or a device may block

@@ -77,8 +77,8 @@ def cifar(folder, kind, files, monkeypatch):
     content = pickle.dumps({kind.meta["key"]: ["airplane"]}, protocol=2)
     write_files(folder / kind.base_folder, kind.meta["filename"], data=content)
     monkeypatch.setattr(kind, "meta", kind.meta | {"md5": hashlib.md5(content).hexdigest()})
-    monkeypatch.setattr(kind, "train_list", listed)
-    monkeypatch.setattr(kind, "test_list", listed[:1])
+    for name, is_test in (("train_list", False), ("test_list", True)):
+        monkeypatch.setattr(kind, name, [each for each in listed if each[0].startswith("test") == is_test])
     return folder / kind.base_folder
 
 
@@ -88,6 +88,11 @@ def idx(folder, name="t10k-images-idx3-ubyte"):
     labels = struct.pack(">BBBBI", 0, 0, 8, 1, 20) + bytes(20)
     write_files(folder / "raw", "a-labels-idx1-ubyte", data=labels)
     return write_files(folder / "raw", name, data=header + GRAY[..., 0].tobytes()) / name
+
+
+def python_in(error):
+    """The code in a message, without `import genpr`."""
+    return str(error).partition(": import genpr; ")[2]
 
 
 WRITTEN = {
@@ -104,6 +109,7 @@ WRITTEN = {
     "LitData": lambda folder, _: litdata(folder),
     "LitData chunk": lambda folder, _: litdata(folder) / "chunk-0-0.bin",
     "CIFAR-10": lambda folder, patch: cifar(folder, CIFAR10, [f"data_batch_{n}" for n in range(1, 6)], patch),
+    "CIFAR-10 test": lambda folder, patch: cifar(folder, CIFAR10, ["test_batch"], patch) / "test_batch",
     "CIFAR-10 batch": lambda folder, patch: cifar(folder, CIFAR10, ["data_batch_1"], patch) / "data_batch_1",
     "CIFAR-10 root": lambda folder, patch: cifar(folder, CIFAR10, ["data_batch_1"], patch).parent,
     "CIFAR-100": lambda folder, patch: cifar(folder, CIFAR100, ["train"], patch),
@@ -122,10 +128,10 @@ def test_code_in_the_error_for_a_container_scores_its_images(tmp_path, name, mon
     path, images = WRITTEN[name](folder, monkeypatch), GRAY if "IDX" in name else COLORS
     error = raised(UsageError, genpr.score, path, images, **CHEAP)
     assert error.code == "unread-container"
-    assert name.split()[0] in str(error)
+    assert name.split()[0].partition("-")[0] in str(error)
     np.save(tmp_path / "real.npy", images[::-1])
     monkeypatch.chdir(tmp_path)
-    code = str(error).partition(": import genpr; ")[2].replace('"real/"', '"real.npy"')
+    code = python_in(error).replace('"real/"', '"real.npy"')
     assert code.count("; ") == 2
     results = []
     scored = partial(genpr.score, **CHEAP)
@@ -150,7 +156,12 @@ def test_page_has_the_same_code():
     shown = [ast.unparse(ast.parse(block)) for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)]
     paths = re.findall(r"\('([^']+)'", "".join(shown))
     for container in CONTAINERS:
-        codes = {ast.unparse(ast.parse(container.code.format(path=path))) for path in paths}
+        codes = {
+            ast.unparse(ast.parse(code))
+            for path in paths
+            for number in (10, 100)
+            for code in [container.code.format(path=path, number=number, is_train=True)]
+        }
         assert codes & {*shown}, container.name
 
 
@@ -158,16 +169,24 @@ def test_page_has_the_same_code():
     ("name", "data", "code"),
     [
         ("data.mdb", b"", "unread-container"),
-        ("data_batch_1", b"\x80\x02cos\nsystem\n(S'touch sprung'\ntR.", "unread-container"),
+        ("DATA.MDB", b"", "unread-container"),
+        (
+            "cifar-10-batches-py/data_batch_1",
+            b"\x80\x02cos\nsystem\n(S'touch sprung'\ntR.",
+            "unread-container",
+        ),
         ("images", b"\0\0\x08\3" + b"\xff" * 12, "unread-container"),
         ("x", b"\0\0\x08\1" + bytes(12), "source-kind"),  # labels
         ("x", bytes(16) + b"\xde\xc0\xef", "source-kind"),
         ("chunk.bin", b"", "source-kind"),
+        ("lock.mdb", b"", "source-kind"),
+        ("data_batch_1", b"", "source-kind"),  # CIFAR10 of torchvision needs the name of its folder
+        ("a.mds.old/b.dat", b"", "source-kind"),
     ],
 )
 def test_containers_are_known_by_name_or_first_bytes_and_not_opened(tmp_path, name, data, code, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_bytes(data)
+    write_files(tmp_path, name, data=data)
     assert raised(UsageError, open_source, tmp_path / name).code == code
     assert not (tmp_path / "sprung").exists()
 
@@ -183,3 +202,37 @@ def test_images_next_to_a_container_are_read_and_its_files_counted(tmp_path):
     for path in tmp_path.iterdir():
         path.unlink()
     assert raised(DataError, open_source, tmp_path).code == "no-images"
+
+
+@pytest.mark.parametrize("name", ["chunk-1.bin", "cifar-10-batches-py/test_batch", "cifar-100-python/train"])
+def test_images_with_the_name_of_a_container_are_images(tmp_path, name):
+    write_files(tmp_path, name, "b.png", data=encode(COLORS[0]))
+    assert len(open_source((tmp_path / name).parent)) >= 1
+    assert len(open_source(tmp_path)) == 2
+    assert "a single image" in str(raised(UsageError, open_source, tmp_path / name))
+
+
+def test_code_for_one_of_several_containers_is_reported(tmp_path):
+    write_files(tmp_path / "cifar-100-python", "test", "train", data=b"x")
+    write_files(tmp_path / "hdf5", "b.H5", "a.hdf5", "c.hdf", data=b"x")
+    write_files(tmp_path / "mds", "shard.00000.mds", "shard.00001.mds", data=b"x")
+    write_files(tmp_path / "lmdb", "data.mdb", "lock.mdb", data=b"x")
+    for name, first, is_one in (
+        ("cifar-100-python", "train=False", False),
+        ("hdf5", "a.hdf5", False),
+        ("mds", repr(str(tmp_path / "mds")), True),
+        ("lmdb", "data.mdb", True),
+    ):
+        error = raised(UsageError, open_source, tmp_path / name)
+        assert first in python_in(error)
+        assert ("; the first of " not in str(error)) is is_one
+
+
+def test_archives_next_to_a_container_are_offered_first(tmp_path, pack):
+    write_files(tmp_path / "x", "a.h5", "b.mdb", "c.TAR", data=b"x")
+    error = raised(DataError, open_source, tmp_path / "x")
+    assert error.code == "no-images"
+    assert "*.tar" in str(error)
+    assert str(error).count("/containers/") == 1
+    error = raised(DataError, open_source, pack("zip", {"a.h5": b"x"}))
+    assert "/containers/" in str(error)
