@@ -18,10 +18,7 @@ from genpr.images.item import CONTAINERS_PAGE
 
 
 class Container(NamedTuple):
-    """A kind of container. `pattern` matches the end of the absolute paths of its files, in any case, and `start` their content.
-
-    `code` is Python for a `path`: the file, its folder, or the folder of that if `level` is 0, 1 or 2.
-    """
+    """A kind of container, with Python for a `path`: the file, its folder, or the folder of that if `level` is 0, 1 or 2."""
 
     name: str
     pattern: str
@@ -37,13 +34,13 @@ class Container(NamedTuple):
         return f"import genpr; {self.code.format(path=path, number=number, is_train=is_train)}"
 
 
+# The patterns are regular expressions for the end of the absolute path of a file, in any case, and for its first bytes.
 CONTAINERS = (
     Container(
         "an LMDB database",
         r"(?<!/lock)\.l?mdb",
         0,
-        "import io, lmdb, PIL.Image; "
-        "entries = lmdb.open({path!r}, subdir=False, readonly=True, lock=False).begin().cursor(); "
+        "import io, lmdb, PIL.Image; entries = lmdb.open({path!r}, subdir=False, readonly=True, lock=False).begin().cursor(); "
         'genpr.score("real/", (PIL.Image.open(io.BytesIO(value)) for key, value in entries if key != b"length"))',
         rb".{16}\xde\xc0\xef\xbe",
     ),
@@ -76,8 +73,7 @@ CONTAINERS = (
         "an IDX file (decompress .gz first)",
         r"idx3-ubyte(\.gz)?",
         0,
-        "from torchvision.datasets.mnist import read_image_file; gray = read_image_file({path!r}); "
-        'genpr.score("real/", gray[:, None].expand(-1, 3, -1, -1))',
+        'from torchvision.datasets.mnist import read_image_file; gray = read_image_file({path!r}); genpr.score("real/", gray[:, None].expand(-1, 3, -1, -1))',
         rb"\0\0\x08\x03",
     ),
 )
@@ -95,11 +91,15 @@ def unread_container(path: Path, names: Iterable[str] | None = None) -> UsageErr
             start = read_start(root.parent, root.name)
     elif any(file.lower().endswith((*SHARD_SUFFIXES, *ARRAY_SUFFIXES)) for file in files):
         return None
-    for container in CONTAINERS:
-        is_named = re.compile(rf"{container.pattern}\Z", re.IGNORECASE).search
-        found = files if re.match(container.start, start, re.DOTALL) else filter(is_named, files)
-        if codes := list(dict.fromkeys(map(container.code_for, found))):
-            text = f"{path} {'is' if names is None else 'has'} {container.name}, which genpr scores in Python only ({CONTAINERS_PAGE})"
-            text += f"; the first of {len(codes):,}: {codes[0]}" if len(codes) > 1 else f": {codes[0]}"
-            return UsageError(text, code="unread-container", path=str(path))
-    return None
+    codes = {
+        container.code_for(file): container.name
+        for container in CONTAINERS
+        for is_named in [re.compile(rf"{container.pattern}\Z", re.IGNORECASE).search]
+        for file in (files if re.match(container.start, start, re.DOTALL) else filter(is_named, files))
+    }
+    if not codes:
+        return None
+    code, kind = next(iter(codes.items()))
+    count = f"; the first of {len(codes):,}" if len(codes) > 1 else ""
+    text = f"{path} {'is' if names is None else 'has'} {kind}, which genpr scores in Python only ({CONTAINERS_PAGE}){count}: {code}"
+    return UsageError(text, code="unread-container", path=str(path))

@@ -222,6 +222,7 @@ def test_code_for_one_of_several_containers_is_reported(tmp_path):
         ("hdf5", "a.hdf5", False),
         ("mds", repr(str(tmp_path / "mds")), True),
         ("lmdb", "data.mdb", True),
+        ("", "data.mdb", False),  # of several kinds
     ):
         error = raised(UsageError, open_source, tmp_path / name)
         assert first in python_in(error)
