@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import genpr
+from genpr.images.containers import CONTAINERS
 from genpr.images.formats import _READ, UNREAD_FORMATS
 
 FLAGS_AT = dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 2)
@@ -24,6 +25,10 @@ GIVEN = {
     "names": "a|b",
     "part": "a*b?[cd]*",
     "signature": SIGNATURES,
+    "container": CONTAINERS[0]._replace(
+        pattern=f"(?:{'|'.join(each.pattern for each in CONTAINERS)})",
+        start=b"|".join(each.start for each in CONTAINERS),
+    ),
     "_READ": _READ,
 }
 LENGTH = 2_000
