@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor
 from torch.nn.functional import conv2d, pad
 
-from genpr import load_extractor
+from genpr import embed, load_extractor
 from genpr.runtime import state_guard, usable_cores
 
 CLEAN, BLURRED = 6, 3  # augmentations of each image, of which the latter are blurred, too
@@ -77,17 +77,17 @@ def embed_population(
         most: Images to use; None uses all.
     """
     pixels, labels = _read(images, most)
-    embed = load_extractor(extractor, device=device)
+    network = load_extractor(extractor, device=device)
     rng = torch.Generator(device).manual_seed(_SEED)
     stored: dict[str, Tensor] = {"labels": labels}
     with state_guard(), torch.inference_mode():
         for name, views in (("clean", CLEAN), ("blurred", BLURRED)):
-            found = torch.empty(views, len(pixels), embed.dim, dtype=torch.float16)
+            found = torch.empty(views, len(pixels), network.dim, dtype=torch.float16)
             for view in range(views):
                 for rows, batch in _batches(pixels, device):
                     augmented = _augmented(batch, rng)
-                    features = embed(_blurred(augmented) if name == "blurred" else augmented)
-                    found[view, rows] = features.to("cpu", torch.float16)
+                    seen = _blurred(augmented) if name == "blurred" else augmented
+                    found[view, rows] = embed(seen, network).to(torch.float16)
             stored[name] = found
     save_file(stored, out)
 

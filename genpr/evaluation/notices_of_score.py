@@ -16,6 +16,7 @@ from torch import Tensor
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities, SideSummary
 from genpr.features.feature_set import FeatureSet
+from genpr.features.registry import has_weights
 from genpr.features.source_features import SourceFeatures
 from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import choices_in, reported
@@ -179,7 +180,7 @@ def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
         if facts.n_sizes > 1:
             notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
         own = features.extractor
-        if facts.n_small and own is not None and own.comparable:  # gabor and pixels do not need larger images
+        if facts.n_small and own is not None and (own.comparable or has_weights(own.name)):
             total = f"{features.n_decoded or len(features):,}"
             small = {"count": f"{facts.n_small:,}", "total": total, "extractor": own.name}
             notices.append(notice("upscaled", role=role, **small))

