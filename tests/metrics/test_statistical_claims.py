@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from label_blobs import blobs
+from trained_features import features_of_crops
 
 from genpr.metrics.classification_accuracy import ConditionalReals
 from genpr.metrics.entities import ENTITY_METRICS, entity_set_metrics
@@ -18,12 +19,21 @@ KS = {"precision": 3, "recall": 3, "density": 5, "coverage": 5}
 OPTIONS = {"ks": KS, "ties": "closed", "device": torch.device("cpu")}
 
 
-def intervals_of_neighbors(d, shift):
+def normal(number, d, shift):
+    real, fake = torch.from_numpy(np.random.default_rng([d, number]).normal(size=(2, 400, d))).float()
+    fake[:, 0] += shift
+    return real, fake
+
+
+def trained(number):
+    return features_of_crops(2400)[np.random.default_rng(number).permutation(2400)[:800]].split(400)
+
+
+def intervals_of_neighbors(draw, *arguments):
     """The least share of intervals that contain the mean over draws (docs/nulls-and-intervals.md)."""
 
     def values(number, *, intervals):
-        real, fake = torch.from_numpy(np.random.default_rng([d, number]).normal(size=(2, 400, d))).float()
-        fake[:, 0] += shift
+        real, fake = draw(number, *arguments)
         return NeighborMetrics(real, **OPTIONS, intervals=intervals, seed=number).score(fake).values
 
     usual = [values(number, intervals=False) for number in range(1000, 1400)]
@@ -104,9 +114,10 @@ def gap_to_the_null_of_labels():
 
 CLAIMS = {  # lowest and highest figure; .95 less three standard errors of 200 draws is .9
     **{
-        f"intervals {d} {shift}": (intervals_of_neighbors, (d, shift), (0.9, 1))
+        f"intervals {d} {shift}": (intervals_of_neighbors, (normal, d, shift), (0.9, 1))
         for d, shift in ((2, 1.5), (16, 0.0), (64, 3.0))
     },
+    "intervals of trained features": (intervals_of_neighbors, (trained,), (0.9, 1)),
     "intervals of entities": (intervals_of_entities, (), (0.9, 1)),
     **{
         f"error of FD {case}": (error_of_frechet, case, (0.88, 1.2))

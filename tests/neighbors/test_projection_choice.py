@@ -6,6 +6,7 @@ import torch
 from numpy.typing import NDArray
 from search_cases import sq_radii
 from torch import Tensor
+from trained_features import features_of_crops
 
 from genpr.neighbors import index
 from genpr.neighbors.index import Projection, choose_projection, is_suitable, principal_directions
@@ -52,6 +53,18 @@ def test_few_directions_and_clusters_are_chosen_if_they_cover_most_variance():
     assert projection.centers.shape[1] == projection.basis.shape[1] + 1
     eye = torch.eye(projection.basis.shape[1], dtype=torch.float64)
     assert (projection.basis.T @ projection.basis - eye).abs().max() < 1e-12
+
+
+@pytest.mark.slow
+def test_directions_and_clusters_are_chosen_for_trained_features():
+    features = features_of_crops(3000)
+    projection = choose_projection(features, 5)
+    assert 32 <= projection.basis.shape[1] <= features.shape[1] // 2
+    assert 0.9 < _share_within(projection.basis, features) < 0.999
+    assert 1 < len(projection.centers) <= len(features) // 50
+    points = projection.place(features)
+    assert is_suitable(points, 5)
+    assert torch.equal(sq_radii(points, [1, 5]), sq_radii(Projection.around(features).place(features), [1, 5]))
 
 
 @pytest.mark.parametrize(("free", "clusters"), [(0, 1), (N * 8 * 8 * 3, 3)])
