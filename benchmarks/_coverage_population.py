@@ -20,7 +20,7 @@ from torch.nn.functional import conv2d, pad
 from genpr import embed, load_extractor
 from genpr.runtime import state_guard, usable_cores
 
-CLEAN, BLURRED = 6, 3  # augmentations of each image, of which the latter are blurred, too
+VIEWS = 6  # augmentations of each image; half as many are blurred, too
 _CROP = 4  # pixels that an image is moved by, at most
 _SIGMA, _RADIUS = 0.8, 2  # pixels, of the blur
 _BATCH = 2000
@@ -65,7 +65,13 @@ class Population:
 
 
 def embed_population(
-    images: Path, extractor: str, out: Path, *, device: torch.device, most: int | None = None
+    images: Path,
+    extractor: str,
+    out: Path,
+    *,
+    device: torch.device,
+    most: int | None = None,
+    views: int = VIEWS,
 ) -> None:
     """Embed all augmentations of the images in a ZIP file, which lie in one folder per class.
 
@@ -75,15 +81,16 @@ def embed_population(
         out: The `.safetensors` file to write: features in float16.
         device: Where to embed.
         most: Images to use; None uses all.
+        views: Augmentations of each image.
     """
     pixels, labels = _read(images, most)
     network = load_extractor(extractor, device=device)
     rng = torch.Generator(device).manual_seed(_SEED)
     stored: dict[str, Tensor] = {"labels": labels}
     with state_guard(), torch.inference_mode():
-        for name, views in (("clean", CLEAN), ("blurred", BLURRED)):
-            found = torch.empty(views, len(pixels), network.dim, dtype=torch.float16)
-            for view in range(views):
+        for name, count in (("clean", views), ("blurred", views // 2)):
+            found = torch.empty(count, len(pixels), network.dim, dtype=torch.float16)
+            for view in range(count):
                 for rows, batch in _batches(pixels, device):
                     augmented = _augmented(batch, rng)
                     seen = _blurred(augmented) if name == "blurred" else augmented

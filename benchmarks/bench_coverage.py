@@ -32,7 +32,7 @@ from typing import Any
 import click
 import torch
 from _coverage_draws import CELLS, FORMAT, Cell, run_draw
-from _coverage_population import Population, embed_population
+from _coverage_population import VIEWS, Population, embed_population
 from _coverage_sets import DATA_SETS
 from _coverage_summary import complete_lines, markdown, read_records
 from _shared import RESULTS, describe_machine
@@ -96,6 +96,13 @@ class Workers:
 @click.option("--extractor", help="Of --images: FILE.py:FACTORY or a name of genpr.")
 @click.option("--max-images", type=click.IntRange(min=100), help="Of --images.")
 @click.option(
+    "--views",
+    default=VIEWS,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Augmentations of each of --images; half as many are blurred, too.",
+)
+@click.option(
     "--population",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Features of --images (.safetensors): read if it exists, else written.",
@@ -120,6 +127,7 @@ def main(
     images: Path | None,
     extractor: str | None,
     max_images: int | None,
+    views: int,
     population: Path | None,
     summarizes: bool,
     out: Path | None,
@@ -141,7 +149,7 @@ def main(
     failed = 0
     if not summarizes:
         where = str(resolve_device(device))
-        population = _population(images, extractor, population, max_images, where)
+        population = _population(images, extractor, population, max_images, views, where)
         _cut_unfinished(out)
         machine = asdict(describe_machine(threads=1, device=torch.device(where).type))
         _append(out, {"format": FORMAT, "started": started, "machine": machine})
@@ -163,7 +171,12 @@ def _chosen(names: Sequence[str], scale: float) -> list[Cell]:
 
 
 def _population(
-    images: Path | None, extractor: str | None, population: Path | None, most: int | None, device: str
+    images: Path | None,
+    extractor: str | None,
+    population: Path | None,
+    most: int | None,
+    views: int,
+    device: str,
 ) -> Path | None:
     """The file of features of images, written where it is missing; None where no images were given."""
     if population is not None and population.exists():
@@ -180,7 +193,7 @@ def _population(
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         population = Path(folder) / "population.safetensors"
     started = time.monotonic()
-    embed_population(images, extractor, population, device=torch.device(device), most=most)
+    embed_population(images, extractor, population, device=torch.device(device), most=most, views=views)
     print(f"features of images: {time.monotonic() - started:.1f} s, {population}", flush=True)
     if torch.device(device).type == "cuda":
         torch.cuda.empty_cache()

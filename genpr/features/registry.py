@@ -134,6 +134,10 @@ def _dinov2(dim: int, letter: str) -> BuiltIn:
     )
 
 
+_LITE0 = BuiltIn(
+    "pooled features", 1280, "timm-bicubic-0.875", 224, "timm_models", EFFICIENTNET_LITE0, comparable=False
+)
+
 BUILT_IN: Mapping[str, BuiltIn] = {
     "inception": _inception("pool3", 2048),
     "inception-768": _inception("mixed 6e, mean", 768),
@@ -149,9 +153,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "dinov2-vitb14": _dinov2(768, "b"),
     "dinov2-vitl14": _dinov2(1024, "l"),
     "dinov2-vitg14": _dinov2(1536, "g"),
-    "efficientnet-lite0": BuiltIn(
-        "pooled features", 1280, "timm-bicubic-0.875", 224, "timm_models", EFFICIENTNET_LITE0, comparable=False
-    ),
+    "efficientnet-lite0": _LITE0,
     "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "weight_free", comparable=False),
     "pixels": BuiltIn("RGB", 3072, "torch-bicubic-antialias", 32, "weight_free", comparable=False),
 }

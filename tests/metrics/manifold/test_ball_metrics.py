@@ -130,7 +130,9 @@ def trained(rng):
 
 
 @pytest.fixture(
-    scope="module", params=[("closed", normal, 12), ("strict", normal, 8), ("closed", trained, 24)], ids=["closed", "strict", "trained"]
+    scope="module",
+    params=[("closed", normal, 12), ("strict", normal, 8), ("closed", trained, 24)],
+    ids=["closed", "strict", "trained"],
 )
 def perfect(request):
     """Values and nulls of some draws of reals and equally many fakes of one distribution."""
