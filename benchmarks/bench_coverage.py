@@ -2,6 +2,7 @@
 
     python benchmarks/bench_coverage.py --list
     python benchmarks/bench_coverage.py --cell gaussian-64-2000-2000 --jobs 2
+    python benchmarks/bench_coverage.py --cell cifar --images train.zip --extractor efficientnet-lite0 --views 2
     python benchmarks/bench_coverage.py --images train.zip --extractor cnn.py:load --device cuda --jobs 10 --cpu-jobs 6 --minutes 6
 
 Each draw of a cell is a set of reals and generators: A and B of one distribution, C a little different in the first draws. The cells on

@@ -16,7 +16,7 @@ from genpr.features import registry
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.networks.network import InputRule, NetworkExtractor
 from genpr.features.representations import FDR6
-from genpr.features.resize import find_rule
+from genpr.features.resize import RESIZE_RULES
 
 WIDTH = 6
 """Number of features of every network on a page."""
@@ -41,8 +41,8 @@ def build(weights, *, names, device):
     """In place of that of a network; each layer has the width that the registry knows."""
     known = [registry.BUILT_IN.get(name.base) for name in names]
     widths = [each.dim if each else WIDTH for each in known]
-    resize = names[0].resize or (known[0].resize if known[0] else "tf1-bilinear")
-    rule = InputRule(find_rule(resize), 32, (0.0,) * 3, (128.0,) * 3)
+    resize = names[0].resize or (known[0].resize if known[0] else None)
+    rule = InputRule(RESIZE_RULES.get(resize, RESIZE_RULES["tf1-bilinear"]), 32, (0.0,) * 3, (128.0,) * 3)
     network = Projection([name.base for name in names], widths)
     return NetworkExtractor(network, names, widths, rule=rule, weights=weights, device=device)
 
