@@ -223,8 +223,8 @@ def _shared_copy(entry: WeightsFile) -> Path:
         from importlib.metadata import PackageNotFoundError, distribution
 
         with suppress(PackageNotFoundError):  # found without an import, which would execute code
-            folder = f"{entry.package.replace('-', '_')}/models"
-            return Path(str(distribution(entry.package).locate_file(f"{folder}/{entry.name}")))
+            place = f"{entry.package.replace('-', '_')}/models/{entry.name}"
+            return Path(str(distribution(entry.package).locate_file(place)))
     if entry.hub_address is None:
         home = expand_user(os.environ.get("TORCH_HOME") or user_cache() / "torch")
         return home / "hub" / "checkpoints" / entry.name
