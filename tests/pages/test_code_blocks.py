@@ -76,6 +76,8 @@ RUN_ELSEWHERE = "Trainer("
 
 TABLE = TEXTS["protocols"].partition("| verified how |")[2].partition("\n\n")[0]
 """Commands for the repositories of papers."""
+TOOLS = TEXTS["differences"].partition("\n## Find your tool\n")[2].partition("\n\nIf ")[0]
+"""Commands for other evaluators."""
 
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -180,8 +182,8 @@ def test_commands_run(name, place, capsys):
             Path(target).write_text(shown.out)
 
 
-@pytest.mark.parametrize("line", re.findall(r"`(genpr [^`]+)`", TABLE))
-def test_command_for_a_repository_runs(line, files, monkeypatch, capsys):
+@pytest.mark.parametrize("line", dict.fromkeys(re.findall(r"`(genpr [^`]+)`", TABLE + TOOLS)))
+def test_command_for_a_repository_or_tool_runs(line, files, monkeypatch, capsys):
     use_toy_networks(monkeypatch, captions=N_PAIRED)
     monkeypatch.chdir(files)
     arguments = shlex.split(line)[1:]
