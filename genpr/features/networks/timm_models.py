@@ -57,7 +57,7 @@ _DINOV2: Mapping[str, str] = {
     "dinov2-vitl14": "vit_large_patch14_dinov2",
     "dinov2-vitg14": "vit_giant_patch14_dinov2",
 }
-_LITE0 = "tf_efficientnet_lite0"
+_LITE0, _LITE0_BLOCKS = "tf_efficientnet_lite0", (1, 2, 2, 3, 3, 4, 1)  # blocks of each stage
 _ANY_SIDE: Mapping[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True}  # of vision transformers
 _PATCH = 14
 _OFFSET = 0.1  # the authors keep it for compatibility with DINO
@@ -81,12 +81,15 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
 
 
 def _named_by_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of EfficientNet-Lite0 under timm's names; both files have them in the order of the layers."""
-    import timm
-
-    with torch.device("meta"):
-        names = timm.create_model(_LITE0).state_dict()
-    return dict(zip(names, state.values(), strict=True))
+    """The tensors of EfficientNet-Lite0 under timm's names; the file, whose sha256 is known, has the layers in this order."""
+    blocks = [f"blocks.{stage}.{at}." for stage, count in enumerate(_LITE0_BLOCKS) for at in range(count)]
+    of_block = ("conv_pw", "bn1", "conv_dw", "bn2", "conv_pwl", "bn3")
+    theirs = [blocks[0] + layer for layer in ("conv_dw", "bn1", "conv_pw", "bn2")]  # without expansion
+    theirs += [block + layer for block in blocks[1:] for layer in of_block]
+    ours = dict.fromkeys(name.rpartition(".")[0] for name in state)
+    names = dict(zip(ours, ["conv_stem", "bn1", *theirs, "conv_head", "bn2", "classifier"], strict=True))
+    layers = ((*name.rpartition("."), value) for name, value in state.items())
+    return {f"{names[layer]}.{tensor}": value for layer, _, tensor, value in layers}
 
 
 def dinov2(
