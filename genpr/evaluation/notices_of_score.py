@@ -180,7 +180,7 @@ def image_notices(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
         if facts.n_sizes > 1:
             notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
         own = features.extractor
-        if facts.n_small and own is not None and (own.comparable or has_weights(own.name)):
+        if facts.n_small and own is not None and has_weights(own.name):
             total = f"{features.n_decoded or len(features):,}"
             small = {"count": f"{facts.n_small:,}", "total": total, "extractor": own.name}
             notices.append(notice("upscaled", role=role, **small))

@@ -389,7 +389,7 @@ class Result:
     def comparable(self) -> bool:
         """Whether the values are comparable with published ones of the same protocol.
 
-        False for weight-free or unknown features, and for deviations from the protocol.
+        False for features without published scores, and for deviations from the protocol.
         """
         is_known = self.extractor is not None or self.reconstruction is not None
         known = is_known and all(info.comparable for info in self.extractors.values())

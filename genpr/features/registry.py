@@ -225,9 +225,9 @@ def dim_of(name: str) -> int | None:
 
 
 def has_weights(name: str) -> bool:
-    """Whether an extractor is built in and has trained weights."""
+    """Whether an extractor is a network of genpr, timm or open_clip, and not weight-free or custom."""
     known = BUILT_IN.get(name.partition("@")[0])
-    return known is not None and known.weights is not None
+    return open_family(name) is not None or (known is not None and known.weights is not None)
 
 
 def with_variants_of(name: str, other: str) -> str:

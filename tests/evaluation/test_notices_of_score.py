@@ -212,12 +212,17 @@ def test_small_images_are_reported_for_trained_networks():
     (small,) = [item for item in image_notices(real, fake) if item.code == "upscaled"]
     assert small.level == "warning"
     assert small.message.startswith("7 of 1,200 fake images have a side below 32 pixels; ")
-    untrained = replace(INFO, name="gabor", comparable=False)
-    sides = [replace(side, extractor=untrained) for side in (real, fake)]
-    assert "upscaled" not in {item.code for item in image_notices(*sides)}
-    trained = replace(untrained, name="efficientnet-lite0@bfloat16")
-    sides = [replace(side, extractor=trained) for side in (real, fake)]
-    assert "upscaled" in {item.code for item in image_notices(*sides)}
+    for trained in ("efficientnet-lite0", "inception@bfloat16", "timm:resnet18@bfloat16"):
+        assert is_upscaled(trained, real, fake)
+    for other in ("gabor", "pixels@bfloat16", "net.py:load", "inception-of-another-program"):
+        assert not is_upscaled(other, real, fake)
+
+
+def is_upscaled(name, *sides):
+    info = replace(INFO, name=name, comparable=False)
+    return "upscaled" in {
+        item.code for item in image_notices(*(replace(side, extractor=info) for side in sides))
+    }
 
 
 def of_images(sizes, flags=None, n=1200):
