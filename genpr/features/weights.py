@@ -172,11 +172,8 @@ def verify_file(
             digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
     except OSError as error:
         raise _unreadable(path, error) from error
-    again = (
-        f"and run `pip install --force-reinstall {entry.package}`"
-        if entry.package
-        else "to download it again"
-    )
+    reinstall = f"and run `pip install --force-reinstall {entry.package}`"
+    again = reinstall if entry.package else "to download it again"
     hint = hint or f"the file was damaged or replaced; delete it {again}"
     _check_hash(entry, digest, size, source or str(path), hint)
     return digest
