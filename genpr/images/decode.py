@@ -52,13 +52,13 @@ from genpr.images.formats import (
     check_png,
     check_tiff,
     image_format,
-    is_plain_tiff,
     jpeg_without_metadata,
     jpeg_xl_size,
     tiff_entries,
     tiff_tile,
     unaccepted,
     unread_format,
+    unsafe_in_tiff,
 )
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
@@ -272,7 +272,7 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
         except (GenprError, MemoryError):
             raise
         except UnsupportedImageError as error:
-            text = f"has {error}; this is not supported, convert it to 8-bit RGB"
+            text = f"has {error}; this is not supported, convert it to an 8-bit RGB PNG"
             raise _error(name, text, "image-unsupported") from error
         except TooManyPiecesError as error:
             text = f"{error}, which take too long to parse; save it again"
@@ -321,11 +321,9 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         _check_jpeg(image, data, name, policy)
     elif format_name == "TIFF":
         _check_tiles(tiff_tile(data), image.size, name, policy)
-        if int(PIL.__version__.partition(".")[0]) < SAFE_PILLOW and not is_plain_tiff(data):
-            raise UnsupportedImageError(
-                f"tiles, JPEG or fax compression, YCbCr colors or repeated tags, which Pillow before {SAFE_PILLOW} does not "
-                f"decode safely, and Pillow {PIL.__version__} is installed"
-            )
+        if int(PIL.__version__.partition(".")[0]) < SAFE_PILLOW and (found := unsafe_in_tiff(data)):
+            need = f"for which genpr needs Pillow {SAFE_PILLOW} or later, and {PIL.__version__} is installed"
+            raise UnsupportedImageError(f"{found}, {need}")
     # Whether values have 16 significant bits, which loading hides.
     args, is_deep = image.tile[0].args if image.tile else None, False
     if isinstance(image, TiffImageFile):

@@ -168,7 +168,8 @@ _SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "co
 _TIFF_COMPRESSIONS = {*range(1, 9), 32771, 32773, 32809, 32946, 34676, 34677, 34925, 50000}
 SAFE_PILLOW = 13
 """The first major version of Pillow that decodes every TIFF within its buffers."""
-_BYTE_COMPRESSIONS = {1, 5, 8, 32773, 32946, 34925, 50000}  # without JPEG, fax and LogLuv
+_BYTE_COMPRESSIONS = {1, 5, 8, 32773, 32946, 34925}  # not Zstandard, which Pillow 11.3 lacks
+_OTHER_COMPRESSIONS = {2: "fax", 3: "fax", 4: "fax", 6: "JPEG", 7: "JPEG", 50000: "Zstandard"}
 _TILES, _YCBCR = {_TILE_WIDTH, _TILE_HEIGHT, 324, 325}, 6
 
 
@@ -388,16 +389,23 @@ def check_tiff(data: bytes, name: str) -> None:
         raise UnsupportedImageError(TIFF_LAYOUT)
 
 
-def is_plain_tiff(data: bytes) -> bool:
-    """Whether Pillow before `SAFE_PILLOW` decodes a TIFF within its buffers, and sees the same tags as libtiff.
+def unsafe_in_tiff(data: bytes) -> str | None:
+    """What needs Pillow `SAFE_PILLOW` in a TIFF, because older ones decode it beyond their buffers or not at all.
 
     See TIFF among the security fixes of https://pillow.readthedocs.io/en/stable/releasenotes/13.0.0.html.
     """
     entries = list(tiff_entries(data))
     tags = {tag: value if kind in {_SHORT, _LONG} else None for tag, kind, value in entries}
-    colors = tags.get(PHOTOMETRIC)
-    is_strips = tags.get(_COMPRESSION, 1) in _BYTE_COMPRESSIONS and tags.keys().isdisjoint(_TILES)
-    return is_strips and colors is not None and colors != _YCBCR and len(tags) == len(entries)
+    compression, colors = tags.get(_COMPRESSION, 1) or 0, tags.get(PHOTOMETRIC)
+    if compression not in _BYTE_COMPRESSIONS:
+        return f"{_OTHER_COMPRESSIONS.get(compression, 'rare TIFF')} compression"
+    found = {
+        "tiles": not tags.keys().isdisjoint(_TILES),
+        "YCbCr colors": colors == _YCBCR,
+        "an unknown PhotometricInterpretation": colors is None,
+        "repeated tags": len(tags) < len(entries),  # of which Pillow and libtiff use different ones
+    }
+    return next((name for name, is_found in found.items() if is_found), None)
 
 
 def tiff_tile(data: bytes) -> tuple[int, int]:

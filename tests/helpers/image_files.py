@@ -146,6 +146,7 @@ IS_OLD_PILLOW = int(PIL.__version__.partition(".")[0]) < 13
 TIFF_JPEG = encode(SMALL, "TIFF", compression="jpeg")
 if not IS_OLD_PILLOW:
     SAMPLES["tiff-jpeg"] = TIFF_JPEG
+    SAMPLES["tiff-zstd"] = encode(SMALL, "TIFF", compression="zstd")
 
 
 def write_files(folder: Path, *names: str, data: bytes = PNG) -> Path:

@@ -123,6 +123,7 @@ def repeat_tag(data: bytes, tag: int) -> bytes:
 STRIP = gray_tags((4, 4), compression=1) | {273: [8], 278: [4], 279: [16]}
 UNSAFE = {
     "jpeg": TIFF_JPEG,
+    "zstd": tiff(STRIP | {259: [50000]}, bytes(16)),
     "fax": tiff(STRIP | {258: [1], 259: [4]}, bytes(16)),
     "tiles": tiled_tiff((16, 16), (16, 16)),
     "YCbCr": tiff(STRIP | {258: [8, 8, 8], 262: [6], 277: [3], 279: [48]}, bytes(48)),
