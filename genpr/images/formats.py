@@ -248,7 +248,7 @@ def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None, tuple[int, 
         if marker in _NO_SEGMENT:
             continue
         if marker in _FRAMES:
-            if size is not None:  # Pillow uses the size in the last one, libjpeg in the first
+            if size is not None:  # Pillow uses the last one, and libjpeg raises an error
                 raise ValueError("it has two frame headers")
             _check_frame(marker, data[at + 2 : at + 3])
             size = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 3 : at + 5], "big")

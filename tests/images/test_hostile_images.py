@@ -109,6 +109,10 @@ def test_size_of_a_jpeg_is_in_one_frame_header(no_pixels):
     smaller = header[:5] + struct.pack(">HH", 8, 8) + header[9:]
     for each in (header, smaller):
         assert refused_image(JPEG[:at] + each + JPEG[at:]).code == "image-corrupt"
+    # Pillow looks for headers in a segment that libjpeg does not know, and uses the size that it finds there.
+    hidden = segment(0xC8, smaller)
+    at += len(header)
+    assert refused_image(JPEG[:at] + hidden + JPEG[at:]).code == "image-corrupt"
 
 
 def repeat_tag(data: bytes, tag: int) -> bytes:
