@@ -10,11 +10,13 @@ import io
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import torch
@@ -313,6 +315,11 @@ def _torch_fidelity_float32() -> Numbers:
 # Images ------------------------------------------------------------------------------------------------------------
 
 
+def _planes() -> Tensor:
+    """The photograph (1, 3, 427, 640)."""
+    return torch.from_numpy(_photo()).permute(2, 0, 1)[None]
+
+
 def _red(resized: Tensor) -> float:
     """One number of a resized photograph (3, 299, 299)."""
     return float(resized[0, 150, 150])
@@ -320,24 +327,29 @@ def _red(resized: Tensor) -> float:
 
 def _default_red() -> float:
     """The same number by the resize of genpr's default `inception`."""
-    return _red(find_rule("tf1-bilinear").resize(torch.from_numpy(_photo()).permute(2, 0, 1), 299))
+    return _red(find_rule("tf1-bilinear").resize(_planes()[0], 299))
 
 
 @_row("pytorch-fid==0.3.0", "scikit-learn")
 def _pytorch_fid_resize() -> Numbers:
-    image = torch.from_numpy(_photo()).permute(2, 0, 1)[None].float()
-    # The call in its inception.py.
-    return _red(
-        F.interpolate(image, size=(299, 299), mode="bilinear", align_corners=False)[0]
-    ), _default_red()
+    from pytorch_fid.inception import InceptionV3
+
+    steps = {"resize_input": True, "normalize_input": False, "last_needed_block": 0, "output_blocks": [0]}
+    network = SimpleNamespace(**steps, blocks=[nn.Identity()])  # without layers, thus without weights
+    return _red(InceptionV3.forward(network, _planes().float())[0][0]), _default_red()
 
 
-@_row("torchmetrics==1.9.0", "scikit-learn")
+@_row("torchmetrics==1.9.0", "torch-fidelity", "scikit-learn")
 def _torchmetrics_resize() -> Numbers:
-    image = torch.from_numpy(_photo()).permute(2, 0, 1)[None].float()
-    # The call in its image/fid.py.
-    options: dict[str, Any] = {"mode": "bilinear", "align_corners": False, "antialias": True}
-    return _red(F.interpolate(image, size=(299, 299), **options)[0]), _default_red()
+    from torchmetrics.image.fid import NoTrainInceptionV3
+
+    network: Any = NoTrainInceptionV3.__new__(NoTrainInceptionV3)  # without layers, thus without weights
+    nn.Module.__init__(network)
+    network.features_list, network.use_antialias = ["64"], True
+    network.Conv2d_1a_3x3 = Mock(side_effect=InterruptedError)  # in place of the first layer
+    with suppress(InterruptedError):
+        network(_planes())
+    return _red(network.Conv2d_1a_3x3.call_args.args[0][0] * 128 + 128), _default_red()
 
 
 @_row("clean-fid==0.1.35", "scikit-learn")
@@ -385,18 +397,19 @@ def _transformers_palette() -> Numbers:
 def _timm_dinov3() -> Numbers:
     import timm
     from safetensors.torch import save_file
+    from torchvision.transforms import Normalize
 
     model = "vit_small_patch16_dinov3"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = timm.create_model(model).eval()
+        network: Any = timm.create_model(model).eval()
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 3, 256, 256), dtype=np.uint8))
+    normalize = Normalize(network.default_cfg["mean"], network.default_cfg["std"])
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         weights = Path(folder) / "weights.safetensors"
         save_file(network.state_dict(), weights)
-        names = f"timm:{model}", f"timm:{model}@cls"
-        pooled, token = (genpr.load_extractor(name, weights=weights)(pixels) for name in names)
-    return float(pooled[0, 0]), float(token[0, 0])
+        token = genpr.load_extractor(f"timm:{model}@cls", weights=weights)(pixels)
+        return float(network(normalize(pixels / 255))[0, 0]), float(token[0, 0])
 
 
 @_row("torchvision")
