@@ -1,6 +1,7 @@
 """The numbers in docs/differences.md are those that other packages and genpr give on its inputs."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from differences import ROWS
 
-from genpr.features.resize import find_rule
 from genpr.metrics.kernel import cmmd
 
-PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "differences.md").read_text()
 LINES = {
     cells[0].strip("`* "): [cells[4], cells[5]]
     for line in re.findall(r"^\| (`.*) \|$", PAGE, re.MULTILINE)
@@ -30,6 +31,18 @@ def test_page_has_every_row():
     assert list(LINES) == list(ROWS)
 
 
+def test_stars_mark_rows_whose_packages_the_development_extra_installs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = project["dependencies"] + project["optional-dependencies"]["dev"]
+    installed = {re.match(r"[\w-]+", line)[0].lower() for line in lines}
+    expected = {
+        name
+        for name, row in ROWS.items()
+        if {each.partition("==")[0] for each in row.requirements} <= installed
+    }
+    assert set(re.findall(r"^\| `([\w-]+)` \* \|", PAGE, re.MULTILINE)) == expected
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ROWS)
 def test_both_numbers_are_those_of_the_page(name):
@@ -37,19 +50,6 @@ def test_both_numbers_are_those_of_the_page(name):
     if missing := row.missing():
         pytest.skip(f"needs {' '.join(missing)}")
     assert row.compute() == tuple(map(rounds_to, LINES[name]))
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("pytorch-fid-resize", "torch-bilinear"),
-        ("torchmetrics-resize", "torch-bilinear-antialias"),
-        ("clean-fid-resize", "pil-bicubic-float"),
-    ],
-)
-def test_named_resize_rules_give_the_numbers_of_other_tools(name, rule, photos):
-    assert f"`inception@{rule}` gives {LINES[name][0]}" in PAGE
-    assert float(find_rule(rule).resize(photos[0], 299)[0, 150, 150]) == rounds_to(LINES[name][0])
 
 
 def test_authors_expression_of_cmmd_in_float32_has_multiples_of_a_step():
