@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# piq 0.8.0: the FID of a set with itself is above 0, and every FID is too large.
+# piq 0.8.0: the FID of a set with itself may be far above 0, and that of two sets as much too large.
 # Seen: 2,000 rectified features of 768 dimensions (in float64, as piq computes) have 4.9 with themselves, and 13.2 instead of
 # 7.8 with another draw. The matrix root is a Newton-Schulz iteration that ends after 100 steps, whether it has
-# converged or not; its error is computed and not used.
+# converged or not, and does not say so. For 5,000 normal rows of 32 dimensions it converges.
 # Why it matters: the offset depends on the spectrum of the features, so it does not cancel when two generators or two
 # extractors are compared.
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# torcheval 0.0.7: FrechetInceptionDistance is negative for equal sets, and too small for others.
+# torcheval 0.0.7: FrechetInceptionDistance may be negative for equal sets, and too small for others.
 # Seen: 400 rectified features of 768 dimensions against themselves: -.6 in float32, in which sums, products and
 # eigenvalues are computed, and the metric has no other type. A second draw has 35.5 instead of 36.4 in float64.
-# Why it matters: with fewer images than features, as during training, the error is a percentage of the FID and has one sign,
+# Why it matters: with fewer images than features, as during training, the error may be some percent of the FID,
 # and small distances become negative.
 set -euo pipefail
 folder=$(mktemp -d)
