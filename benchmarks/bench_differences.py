@@ -3,8 +3,8 @@
     pip install "genpr[lite]" torcheval==0.0.7 opencv-python-headless==5.0.0.93 pyvips-binary==8.18.7 pyvips==3.2.0
     python benchmarks/bench_differences.py cifar10/train.zip
 
-Two sets of `--n` images are drawn from the archive. The first is the reals. The
-first two tables have these sets and several programs, the third one program and changes of the pixels of the fakes.
+Two sets of `--n` images are drawn from the archive. The first is the reals. The first two tables compare several
+programs on these sets. The third has one program, and changes of the pixels of the fakes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METRICS = ("calibrated_precision", "calibrated_recall", "precision", "recall", 
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive", type=Path, help="zip of images of one size")
     parser.add_argument("--n", type=int, default=5000, help="images in each set")
