@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from genpr.memory import tile_budget
+from genpr.memory import ALWAYS_HELD, tile_budget
 from genpr.neighbors.coordinates import Index, count_of, part_of
 from genpr.neighbors.engine import PerThread, Search, Tiles, in_steps, places, profile_of
 from genpr.neighbors.index import IndexedPoints
@@ -61,8 +61,9 @@ class ClosestPairs:
         profile = profile_of(self.sq_reach.device)
         if self._held < profile.min_held:
             return
-        worth = min(profile.held_per_row * len(self.sq_reach), profile.max_held)
-        if self._held >= min(worth, tile_budget(self.sq_reach.device) // _BYTES_PER_HELD):
+        held = self._held * _BYTES_PER_HELD
+        is_worth = self._held >= min(profile.held_per_row * len(self.sq_reach), profile.max_held)
+        if is_worth or (held > ALWAYS_HELD and held >= tile_budget(self.sq_reach.device)):
             self.pairs()
 
     def pairs(self) -> Pairs:

@@ -66,6 +66,7 @@ def test_reach_shrinks_to_the_kth_distance_and_few_other_pairs_are_kept(rng, set
 @pytest.mark.parametrize(("free", "is_merged"), [(0, True), (2**40, False)])
 def test_pairs_are_merged_earlier_with_little_memory(free, is_merged, rng, set_sizes, monkeypatch):
     monkeypatch.setattr("genpr.memory.free_memory", lambda _device=None: free)
+    monkeypatch.setattr("genpr.neighbors.search.ALWAYS_HELD", 0)
     set_sizes(min_held=1000, held_per_row=10**6)
     sq_reach = torch.full((200,), torch.inf).double()
     _add_everything(ClosestPairs.empty(sq_reach, 5), _random(rng), rng, 20)
