@@ -91,12 +91,11 @@ def unread_container(path: Path, names: Iterable[str] | None = None) -> UsageErr
             start = read_start(root.parent, root.name)
     elif any(file.lower().endswith((*SHARD_SUFFIXES, *ARRAY_SUFFIXES)) for file in files):
         return None
-    codes = {
-        container.code_for(file): container.name
-        for container in CONTAINERS
-        for is_named in [re.compile(rf"{container.pattern}\Z", re.IGNORECASE).search]
-        for file in (files if re.match(container.start, start, re.DOTALL) else filter(is_named, files))
-    }
+    codes = dict[str, str]()
+    for container in CONTAINERS:
+        is_named = re.compile(rf"{container.pattern}\Z", re.IGNORECASE).search
+        has_start = re.match(container.start, start, re.DOTALL) is not None
+        codes |= {container.code_for(file): container.name for file in files if has_start or is_named(file)}
     if not codes:
         return None
     code, kind = next(iter(codes.items()))

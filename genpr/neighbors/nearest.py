@@ -222,10 +222,10 @@ def _tables(size: Tensor, count: int) -> Iterator[tuple[Tensor | None, Tensor]]:
 _RAGGED, _NARROW = 4, 16
 # Pairs of a row that may be at its k-th distance, of which the definition costs less than better bounds of all
 _FEW_OPEN = 1.25
-_MARGIN = 7  # rows beyond the k nearest that are read: for a first reach, and since they may be within it
+_MARGIN = 7  # rows beyond the k nearest that are read for a first reach
+_FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
 _USUAL = 4  # times the median slack: columns with more do not give a first reach of all pairs
 _PARTS = 8  # for each of the k nearest, parts of the columns, of which the largest keys are compared
-_FIRST_ROWS = 384, 1024  # minimum and maximum rows that are searched for them
 # For larger k, this many times as many rows around the center of a cluster are searched.
 _MAX_FEW_NEIGHBORS, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns that are searched for rows with too few others in their block
