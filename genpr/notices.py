@@ -197,6 +197,18 @@ multi-frame warning
 16bit-scaled note
     {count} of {total} {role} images have more than 8 bits per channel; the highest 8 were used
     convert them to 8 bits if they use only a part of the range
+8bit-values note
+    {count} of {total} {role} images have 8 bits, so --value-range does not apply to them
+    check that their values 0 and 255 are the black and white of the range, as in images that a generator saved
+above-range warning
+    more than half of the values of {count} of {total} {role} images are above --value-range, and became white
+    check the range against numpy.percentile of the values of the reals
+below-range note
+    more than half of the values of {count} of {total} {role} images are below --value-range, and became black
+    ignore this for a window that leaves out air; otherwise check the range, which images of -1 to 1 need as -1:1
+dark-range warning
+    {count} of {total} {role} images have no level above 15 of 255 after --value-range
+    check that the upper end of the range is the value of white
 cmyk-converted warning
     {count} of {total} {role} images are CMYK; they were converted without their color profile
     convert them to sRGB for correct colors

@@ -108,7 +108,7 @@ def check_features(features: object, name: str) -> Tensor:
         cause = (
             "flatten [n, d, 1, 1] to [n, d] first"
             if original.shape[2:] == (1, 1)
-            else "one vector per image is needed; genpr.score takes images"
+            else "one vector per image is needed; genpr.score takes images, of other types than uint8 with value_range"
         )
         raise _shape_error(name, came, cause)
     converted = float_rows(original)

@@ -58,7 +58,7 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
     def embedded(options: FeatureFlags) -> FeatureSet:
         shard = None if options.shard is None else Shard.parse(options.shard)
         with memory_limit(options.max_memory):
-            opened, extractor = open_input(source, "source"), options.extractor
+            opened, extractor = open_input(source, "source", options.decoding), options.extractor
             # Several files that a pattern names are joined.
             if isinstance(opened, FeatureSet) and shards is None:
                 raise UsageError(f"{source} already holds features", code="already-features", path=source)

@@ -110,7 +110,7 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
         embedder, extractor = Embedder(options), options.extractor
         if isinstance(extractor, str):
             extractor = canonical_name(extractor)
-        opened, table = open_input(images, "fake"), open_prompts(prompts)
+        opened, table = open_input(images, "fake", options.decoding), open_prompts(prompts)
         check_number(table, options.recipe)
         require_all_weights([extractor], options)
         features, captions = embed_matched(

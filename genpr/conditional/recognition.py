@@ -88,8 +88,10 @@ def score_entities_in_images(
     """
     given = EntityOptions(classifier=classifier, **options)
     with memory_limit(given.max_memory):
-        opened = open_input(images, "fake")
-        calibration = None if given.calibrate_on is None else open_input(given.calibrate_on, "real")
+        opened = open_input(images, "fake", given.decoding)
+        calibration = (
+            None if given.calibrate_on is None else open_input(given.calibrate_on, "real", given.decoding)
+        )
         started = time.perf_counter()
         model = _load_classifier(given.classifier, Embedder(given))
         if given.vocabulary is not None:

@@ -122,7 +122,7 @@ class ScoreRun:
     def __init__(self, real: object, choices: Sequence[ScoreOptions]) -> None:
         self.options = with_pinned(choices)  # before anything is opened
         self.embedder = Embedder(self.options)
-        self.opened = open_input(real, "real")
+        self.opened = open_input(real, "real", self.options.decoding)
         self.plans = [ScorePlan.from_options(self.opened, each) for each in choices]
         self.labels: LabelConfig | None = None
         self._opened_held_out: OpenedInput | None = None
@@ -133,12 +133,12 @@ class ScoreRun:
         if self.options.labels is not None:
             self.labels = LabelConfig.from_options(self.options.labels, self.opened, self.options.bad_images)
         if self.options.held_out is not None:
-            self._opened_held_out = open_input(self.options.held_out, "held-out")
+            self._opened_held_out = open_input(self.options.held_out, "held-out", self.options.decoding)
             check_same_kind(self.opened, self._opened_held_out)
 
     def open_fake(self, fake: object) -> OpenedInput:
         """Open a fake set, and raise all errors that can be found before it is embedded."""
-        opened = open_input(fake, "fake")
+        opened = open_input(fake, "fake", self.options.decoding)
         if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
             check_same_kind(self.opened, opened)
         if self.labels is not None:

@@ -96,7 +96,7 @@ def compute_statistics(
     keys = list(dict.fromkeys(canonical_name(each) if isinstance(each, str) else each for each in requested))
     moments, notices = list[FeatureMoments](), list[Notice]()
     with memory_limit(options.max_memory):
-        opened = open_input(source, "source")
+        opened = open_input(source, "source", options.decoding)
         if not keys:
             keys = [FROM_FILE if isinstance(opened, FeatureSet) else find_protocol("genpr").extractor]
         spatial = None

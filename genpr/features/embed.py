@@ -488,6 +488,7 @@ class ExtractorRun:
             else:
                 self.reader = Reader(partial(prepare_decoded, prepare), cache, is_portable)
         self.is_on_gpu = self.device.type == "cuda"
+        self._bands = 0  # of the first image
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
         self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
         # Before the pass, until they are compared.
@@ -495,6 +496,10 @@ class ExtractorRun:
 
     def add(self, image: LoadedImage) -> list[_Row]:
         """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""
+        if image.bands and image.bands != (self._bands or image.bands):
+            text = f"{image.name}: it has {image.bands} bands, but images before it have {self._bands}"
+            image = image.unusable(ImageError(text, code="image-values", path=image.name))
+        self._bands = self._bands or image.bands
         row = self.embedded.add(image)
         if image.pixels is None:
             return []

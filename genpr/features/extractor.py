@@ -86,7 +86,7 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
         not is_plain(images)
         or images.dtype != torch.uint8
         or images.ndim != 4
-        or images.shape[1] != 3
+        or (images.shape[1] != 3 and hasattr(extractor, "rule"))
         or not len(images)
     ):
         text = f"extractor {extractor.name} needs uint8 images (n, 3, h, w), not {kind_of(images)}"

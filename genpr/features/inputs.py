@@ -17,7 +17,7 @@ from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
 from genpr.images.item import INDEX_NAME, ImageData, ImageSource, printable
-from genpr.images.policy import DecodePolicy
+from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:
@@ -97,6 +97,8 @@ class Pictures:
                     data = item.read()
                     row = self._row_of(data, requested[item.name])
                     pixels = decode(data, name=item.name, policy=self.policy).pixels
+                    if self.policy.bands == "all":  # the first three, or one as gray
+                        pixels = pixels[..., [0, 1, 2] if pixels.shape[2] > 2 else [0] * 3]
                     pixels_of[row] = pixels if self.keep is None else self.keep(pixels)
                     requested[item.name].remove(row)
                 if not requested[item.name]:
@@ -132,10 +134,11 @@ def pictures_of(
     >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}
     {1: (4, 4, 3)}
     """
-    opened = open_input(source, "source")
+    policy = policy or DEFAULT_POLICY
+    opened = open_input(source, "source", policy)
     if isinstance(opened, FeatureSet):
         return None
     images = opened.source
     if isinstance(images, BatchSource) and images.is_one_shot:
         return None
-    return Pictures(images, names, identities, policy or DecodePolicy(), keep)
+    return Pictures(images, names, identities, policy, keep)

@@ -157,6 +157,8 @@ class EmbedKeywords(TypedDict, total=False):
     max_bad: float
     max_pixels: int
     prepare: str | None
+    value_range: str | Sequence[Any] | None
+    bands: str | Sequence[int] | None
     device: str | torch.device
     batch_size: int
     workers: int | None
@@ -209,6 +211,23 @@ class EmbedOptions:
         unset="the protocol's, or none",
         parse=lambda text: DecodePolicy(prepare=text).prepare,
         metavar="RULE:N",
+    )
+    value_range: str | Sequence[Any] | None = option(
+        None,
+        "Values of black and white of images that are not of 8 bits, such as 0:4095. One range for all bands, or one for each.",
+        group="inputs",
+        unset="only images of 8 bits, and those of 16 bits by their highest 8",
+        parse=lambda text: DecodePolicy(value_range=text).value_range,
+        metavar="LOW:HIGH",
+    )
+    bands: str | Sequence[int] | None = option(
+        None,
+        "Bands that become red, green and blue, such as 4,3,2, counted from 1. One band becomes gray, and all gives all to a "
+        "custom extractor.",
+        group="inputs",
+        unset="images of one or three bands, without alpha",
+        parse=lambda text: DecodePolicy(bands=text).bands,
+        metavar="R,G,B",
     )
     device: str | torch.device = option(
         "auto",
@@ -288,4 +307,10 @@ class EmbedOptions:
     @cached_property
     def decoding(self) -> DecodePolicy:
         """How images are decoded."""
-        return DecodePolicy(self.max_pixels, "none" if self.prepare is None else self.prepare)
+        prepare = "none" if self.prepare is None else self.prepare
+        return DecodePolicy(self.max_pixels, prepare, self.value_range, self.bands)
+
+    @property
+    def requested_decoding(self) -> dict[str, str]:
+        """The choices of decoding that were requested, including `prepare="none"`."""
+        return ({} if self.prepare is None else {"prepare": self.prepare}) | self.decoding.choices

@@ -33,6 +33,7 @@ from genpr.features.registry import (
     group_by_network,
     is_same_extractor,
     load_joint,
+    network_module,
     weights_of,
 )
 from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
@@ -41,6 +42,7 @@ from genpr.images.datasets import BatchSource
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.paths import expand
+from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
 from genpr.images.shards import Shard, shard_of
 from genpr.images.source import choose_rows, open_source, subset
 from genpr.notices import Notice, collect_notices, emit_notice, notice
@@ -62,10 +64,10 @@ class OpenedImages:
 OpenedInput = OpenedImages | FeatureSet
 
 
-def open_input(source: object, role: str) -> OpenedInput:
-    """Open `source` as images or features, reading as little as possible.
+def open_input(source: object, role: str, policy: DecodePolicy = DEFAULT_POLICY) -> OpenedInput:
+    """Open `source` as images or features, reading as little as possible; `policy` declares which arrays are images.
 
-    A 2-D array of floats and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real",
+    A 2-D array and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real",
     a file of mean and covariance without images gives a feature set without rows.
     """
     if isinstance(source, OpenedImages | FeatureSet):
@@ -78,24 +80,25 @@ def open_input(source: object, role: str) -> OpenedInput:
         if may_lack_rows and holds_statistics(Path(text)):
             return FeatureSet.without_rows(read_statistics(text))
         is_folder = os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
-        features = None if is_folder else _open_features(text)
+        features = None if is_folder else _open_features(text, policy)
         if features is None:
-            return OpenedImages(open_source(text), on_disk=True)
+            return OpenedImages(open_source(text, policy=policy), on_disk=True)
         if features.extractor is not None:
             return features
         unlabeled = notice("unlabeled-features", source=features.source)
         return replace(features, notices=(*features.notices, unlabeled))
-    if isinstance(source, np.ndarray | Tensor) and not is_image_array(source.shape, source.dtype):
+    if isinstance(source, np.ndarray | Tensor) and not is_image_array(source.shape, source.dtype, policy):
         return converted_set(source, check_features(source, role), f"<{role} features>")
-    return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
+    images = open_source(source, name=f"<{role} images>", policy=policy)
+    return OpenedImages(images, on_disk=isinstance(source, FileSource))
 
 
-def _open_features(text: str) -> FeatureSet | None:
+def _open_features(text: str, policy: DecodePolicy) -> FeatureSet | None:
     """The features in the file or files that a path or pattern names; None if it names images."""
     several = expand(text)
     if several is None:
-        return load_features(Path(text)) if text and holds_features(Path(text)) else None
-    are_features = [holds_features(path) for path in several]
+        return load_features(Path(text)) if text and holds_features(Path(text), policy) else None
+    are_features = [holds_features(path, policy) for path in several]
     if not any(are_features):
         return None
     if not all(are_features):
@@ -105,14 +108,14 @@ def _open_features(text: str) -> FeatureSet | None:
     return load_joined(several, text)
 
 
-def holds_features(path: Path) -> bool:
+def holds_features(path: Path, policy: DecodePolicy = DEFAULT_POLICY) -> bool:
     """Whether a file has features, by its suffix and array header."""
     if not os.path.isfile(path):  # noqa: PTH113 - a Path raises for names that are too long
         return False
     if path.suffix.lower() == ".safetensors":
         return True
     header = peek_array(path)
-    return header is not None and not is_image_array(*header)
+    return header is not None and not is_image_array(*header, policy)
 
 
 def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
@@ -184,6 +187,8 @@ class Embedder:
             extractor = self.load(keys)
             parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
             cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
+            if options.decoding.bands == "all":  # the cache does not record the number of bands
+                cache = None
             if getattr(extractor, "has_unpinned_weights", False):
                 sha256 = parts[0].weights_sha256
                 notices.append(notice("weights-unpinned", extractor=keys[0], sha256=sha256))
@@ -339,6 +344,10 @@ def source_features(
             text = "the reference statistics do not name their extractor; declare it with --extractor"
             raise FeatureError(text, code="unlabeled-features", path=opened.source.name)
         check_known_number(opened, role, minimum)
+        built_in = [key for key in wanted if isinstance(key, str) and network_module(key) is not None]
+        if options.decoding.bands == "all" and built_in:
+            text = f"bands = 'all' needs a custom extractor, and {built_in[0]} takes RGB; choose three bands"
+            raise UsageError(text, code="bad-option")
         if options.weights is not None:
             check_weights_used([*wanted, *elsewhere], options.weights)
         sets = _embedded(embedder, opened, role, group_by_network(wanted), limit) if wanted else {}
@@ -387,16 +396,14 @@ def _checked(
     if features.statistics is not None:
         return features
     options, info = embedder.options, features.extractor
-    if (
-        options.prepare is not None
-        and (recorded := features.decoder.get("prepare", "none")) != options.prepare
-    ):
-        raise UsageError(
-            f"{printable(features.source)} has features of images with prepare = {recorded}, but {options.prepare} is "
-            "requested, which needs images; leave --prepare out, or give the images",
-            code="features-prepared",
-            path=features.source,
-        )
+    for name, value in options.requested_decoding.items():
+        if (recorded := features.decoder.get(name, "none")) != value:
+            raise UsageError(
+                f"{printable(features.source)} has features of images with {name} = {recorded}, but {value} is requested, which "
+                f"needs images; leave --{name.replace('_', '-')} out, or give the images, as arrays of at least 3 dimensions",
+                code="features-prepared",
+                path=features.source,
+            )
     check_features(features.features, features.source)
     if info is None:
         features = _labeled(features, key, declared)

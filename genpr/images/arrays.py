@@ -7,6 +7,7 @@ can hold 256 MB, as files of black images do, so images are read in batches.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ from genpr.errors import DataError, UsageError, some
 from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.formats import ARRAY_SUFFIXES
 from genpr.images.item import IndexedSource, Item
-from genpr.images.policy import MAX_PIXELS
+from genpr.images.policy import DEFAULT_POLICY, MAX_BANDS, MAX_PIXELS, DecodePolicy
 from genpr.storage import open_regular
 from genpr.validation import check_unmasked, is_plain, kind_of
 
@@ -53,49 +54,70 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
-    """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w)."""
+def check_images(
+    images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy = DEFAULT_POLICY
+) -> NDArray[Any] | Tensor:
+    """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w).
+
+    Gray images (n, h, w) are accepted, too, and other types and numbers of bands if the policy declares them. Returns a view with bands.
+    """
     if is_tensor(images) and not is_plain(images):
         needed = "a dense uint8 tensor with data (.to_dense(), .dequantize(), numpy.asarray)"
         raise DataError(f"{name} needs {needed}, got {kind_of(images)}", code="array-type", path=name)
     check_unmasked(images, name)
-    _check_layout(tuple(images.shape), str(images.dtype), name, channels_first=is_tensor(images))
+    _check_layout(tuple(images.shape), str(images.dtype), name, policy, channels_first=is_tensor(images))
+    if images.ndim == 4:
+        return images
+    return images[:, None] if is_tensor(images) else images[..., None]
 
 
-def is_image_array(shape: Sequence[int], dtype: object) -> bool:
+def is_image_array(shape: Sequence[int], dtype: object, policy: DecodePolicy = DEFAULT_POLICY) -> bool:
     """Whether an array or tensor has images and not features: it is 4-D, or has gray images without channels.
 
-    (n, d, 1, 1) of another type than uint8 are pooled features that are not flat yet.
+    (n, d, 1, 1) of another type than uint8 are pooled features that are not flat yet. (n, h, w) of another type are images if
+    the policy declares their range of values.
     """
     is_uint8 = str(dtype) in _UINT8
-    return is_uint8 if len(shape) == 3 else len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
+    return (
+        is_uint8 or bool(policy.ranges)
+        if len(shape) == 3
+        else len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
+    )
 
 
-def pixels_of(images: NDArray[np.uint8] | Tensor, *, copy: bool = False) -> NDArray[np.uint8]:
-    """Pixels (..., h, w, 3) of one or several checked images; unless `copy`, possibly a view."""
+def pixels_of(images: NDArray[Any] | Tensor, *, copy: bool = False) -> NDArray[Any]:
+    """Pixels (..., h, w, bands) of one or several checked images; unless `copy`, possibly a view."""
     if is_tensor(images):
         import torch
 
-        rows = images.movedim(-3, -1)
+        rows = widened(images.detach()).movedim(-3, -1)
         rows = rows.clone(memory_format=torch.contiguous_format) if copy else rows.contiguous()
-        pixels: NDArray[np.uint8] = rows.cpu().resolve_neg().numpy()
+        pixels: NDArray[Any] = rows.cpu().resolve_neg().numpy()
         return pixels
     return np.array(images) if copy else np.asarray(images)
 
 
-def _check_layout(shape: tuple[int, ...], dtype: str, name: str, *, channels_first: bool = False) -> None:
-    """Refuse anything but an array of uint8 images ("array-dtype", "array-shape", "no-images")."""
-    if dtype not in _UINT8:
+def _check_layout(
+    shape: tuple[int, ...], dtype: str, name: str, policy: DecodePolicy, *, channels_first: bool = False
+) -> None:
+    """Refuse anything but an array of images that the policy accepts ("array-dtype", "array-shape", "no-images")."""
+    if dtype not in _UINT8 and not (policy.ranges and re.match(r"(torch\.)?(u?int|b?float)\d", dtype)):
         fix = "pass uint8 values in 0..255"
         if "float" in dtype:  # widened, since in half precision the sum and the product lose levels
             x = ("x.float()" if channels_first else "x.astype(np.float32)") if "16" in dtype else "x"
             to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
             fix = f"for values in 0..1 convert with ({x} * 255).round(){to_uint8}, for -1..1 with (({x} + 1) * 127.5).round(){to_uint8}"
+        fix += ", or declare the values of black and white with --value-range"
         raise DataError(f"{name} needs uint8 values, got {dtype}; {fix}", code="array-dtype", path=name)
     axis, other = (1, 3) if channels_first else (3, 1)
-    if len(shape) != 4 or shape[axis] != 3 or 0 in shape[1:]:
-        needed = "(n, 3, h, w)" if channels_first else "(n, h, w, 3)"
-        fix = "one image needs a first axis of length 1, gray images three equal channels, and alpha is left out"
+    # (n, h, w) that could be one image, (3, h, w) or (h, w, 3), or a volume (h, w, slices), is refused.
+    is_gray = len(shape) == 3 and shape[0] != 3 and shape[2] > MAX_BANDS
+    bands = shape[axis] if len(shape) == 4 else 0
+    if (not is_gray and bands not in {1, 3} and not (policy.bands and 0 < bands <= MAX_BANDS)) or 0 in shape[
+        1:
+    ]:
+        needed = "(n, 3, h, w) or (n, h, w)" if channels_first else "(n, h, w, 3) or (n, h, w)"
+        fix = "one image needs a first axis of length 1, gray ones of up to 16 columns one channel, other bands, such as alpha, --bands"
         if len(shape) == 4 and shape[other] == 3:
             nhwc, nchw = "NHWC; pass x.permute(0, 3, 1, 2)", "NCHW; pass x.transpose(0, 2, 3, 1)"
             fix = f"this looks like {nhwc if channels_first else nchw}"
@@ -140,10 +162,10 @@ def to_levels(images: Tensor, image_range: Sequence[float]) -> tuple[Tensor, flo
 
 @dataclass(frozen=True)
 class ArraySource(IndexedSource):
-    """Images in memory: a numpy array, uint8 (n, h, w, 3), or a torch tensor, uint8 (n, 3, h, w), on any device."""
+    """Images in memory: a numpy array, (n, h, w, bands), or a torch tensor, (n, bands, h, w), on any device."""
 
     name: str
-    images: NDArray[np.uint8] | Tensor
+    images: NDArray[Any] | Tensor
 
     def __len__(self) -> int:
         return len(self.images)
@@ -162,10 +184,11 @@ class ArraySource(IndexedSource):
                 yield Item(f"[{index}]", partial(np.asarray, image))
 
 
-def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:
+def open_array(
+    images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy = DEFAULT_POLICY
+) -> ArraySource:
     """Open images in memory without converting or copying them."""
-    check_images(images, name)
-    return ArraySource(name, images)
+    return ArraySource(name, check_images(images, name, policy))
 
 
 # --- array files ----------------------------------------------------------------------------------------------------
@@ -197,6 +220,7 @@ class ArrayFileSource(IndexedSource):
     name: str
     path: Path
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     start: int
     state: tuple[int, ...]
 
@@ -206,7 +230,8 @@ class ArrayFileSource(IndexedSource):
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices."""
         image_shape = self.shape[1:]
-        rows = max(1, _BATCH_BYTES // math.prod(image_shape))
+        n_bytes = math.prod(image_shape) * self.dtype.itemsize
+        rows = max(1, _BATCH_BYTES // n_bytes)
         with _opened(self.path) as (file, _):
             # By reading, since zipfile does not check the CRC of a stored member that is first accessed by a seek.
             file.read(self.start)
@@ -214,8 +239,8 @@ class ArrayFileSource(IndexedSource):
                 if _state_of(self.path) != self.state:
                     raise ValueError("it was changed after it was opened")
                 first = number * rows
-                file.seek(self.start + first * math.prod(image_shape))
-                batch = _read_uint8(file, (min(rows, len(self) - first), *image_shape))
+                file.seek(self.start + first * n_bytes)
+                batch = _read_values(file, (min(rows, len(self) - first), *image_shape), self.dtype)
                 for index in group:
                     yield Item(f"[{index}]", partial(np.asarray, batch[index - first]))
 
@@ -256,7 +281,7 @@ def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
     raise DataError(text, code="npz-key", path=str(path))
 
 
-def open_array_file(path: Path, name: str) -> ArrayFileSource:
+def open_array_file(path: Path, name: str, policy: DecodePolicy = DEFAULT_POLICY) -> ArrayFileSource:
     """Check the header of a .npy file, or of the images in an .npz file; pixels are read when they are requested."""
     with _opened(path) as (file, size):
         state = _state_of(path)
@@ -264,13 +289,15 @@ def open_array_file(path: Path, name: str) -> ArrayFileSource:
         if header.dtype.hasobject:
             text = f"{name} {_OBJECTS}; save the images as one uint8 array (n, h, w, 3)"
             raise DataError(text, code="array-pickle", path=name)
-        _check_layout(header.shape, str(header.dtype), name)
+        _check_layout(header.shape, header.dtype.name, name, policy)
         if header.fortran:
             text = f"{name} is in Fortran order, which cannot be read image by image; save np.ascontiguousarray(x)"
             raise DataError(text, code="array-shape", path=name)
-        if header.total_bytes != size or math.prod(header.shape[1:]) > _IMAGE_BYTES_MAX:
+        n_bytes = math.prod(header.shape[1:]) * header.dtype.itemsize
+        if header.total_bytes != size or n_bytes > _IMAGE_BYTES_MAX:
             raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
-    return ArrayFileSource(name, path, header.shape, header.size, state)
+    shape = header.shape if len(header.shape) == 4 else (*header.shape, 1)
+    return ArrayFileSource(name, path, shape, header.dtype, header.size, state)
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
@@ -305,10 +332,10 @@ def read_header(file: IO[bytes]) -> Header:
     return Header(shape, fortran, dtype, file.tell())
 
 
-def _read_uint8(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _read_values(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """The next bytes of `member` as an array, with little memory besides the array."""
-    batch = np.empty(shape, np.uint8)
-    view, done = batch.data.cast("B"), 0
+    batch = np.empty(shape, dtype)
+    view, done = batch.view(np.uint8).data.cast("B"), 0
     while done < len(view):
         part = member.read(min(_PART_BYTES, len(view) - done))
         if not part:

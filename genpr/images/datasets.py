@@ -31,12 +31,13 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import Columns, columns_of, labels_in
 from genpr.images.paths import is_remote
-from genpr.images.policy import DecodePolicy
+from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
+from genpr.images.values import values_of_pillow
 from genpr.notices import Notice
 from genpr.runtime import iterate_user_items, user_errors
 from genpr.validation import is_plain, kind_of
 
-_ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
+_ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3) (other types and bands with --value-range and --bands), alone or first in a tuple"
 _LABELS_AT_ONCE = 8192
 _FAILED = "dataset-failed"
 
@@ -69,6 +70,7 @@ class DatasetSource(IndexedSource):
     name: str
     dataset: Any
     columns: Columns | None = None
+    policy: DecodePolicy = DEFAULT_POLICY
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -88,9 +90,11 @@ class DatasetSource(IndexedSource):
                 if self.columns is not None:
                     return _bytes_of(element[self.columns.image], name)
                 image = _without_label(element, name)
-                return (
-                    load_pillow(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
-                )
+                if not isinstance(image, Image.Image):
+                    return _pixels(image, name, self.policy)
+                loaded = load_pillow(image, name=name)
+                values = values_of_pillow(loaded, self.policy)
+                return loaded if values is None else values
         except ImageError:
             raise
         except DataError as error:
@@ -114,6 +118,7 @@ class BatchSource(ImageSource):
 
     name: str
     batches: Iterable[object]
+    policy: DecodePolicy = DEFAULT_POLICY
     _spent: bool = field(default=False, repr=False)
 
     @property
@@ -139,7 +144,7 @@ class BatchSource(ImageSource):
         self._spent = iterator is self.batches
         index = 0
         for number, batch in enumerate(iterate_user_items(iterator, self.name)):
-            for pixels in _batch_pixels(batch, f"{self.name}, batch {number},"):
+            for pixels in _batch_pixels(batch, f"{self.name}, batch {number},", self.policy):
                 yield Item(f"[{index}]", partial(np.asarray, pixels))
                 index += 1
 
@@ -149,23 +154,27 @@ class BatchSource(ImageSource):
 
 
 @user_errors("the dataset", _FAILED)
-def open_dataset(dataset: Any, name: str) -> DatasetSource | BatchSource:  # noqa: ANN401 - a user's object
+def open_dataset(
+    dataset: Any,  # noqa: ANN401 - a user's object
+    name: str,
+    policy: DecodePolicy = DEFAULT_POLICY,
+) -> DatasetSource | BatchSource:
     """Open a map-style dataset or a list of batches, depending on the first element."""
     if not len(dataset):
         raise DataError(f"{name} has no images (its length is 0)", code="no-images", path=name)
     first = dataset[0]
     is_batch = _axes_of(first) == 4 or _axes_of(_without_label(first, f"{name}[0]")) == 4
     if is_batch and isinstance(dataset, Iterable):
-        return BatchSource(name, dataset)
-    _pixels(first, f"{name}[0]")
-    return DatasetSource(name, dataset)
+        return BatchSource(name, dataset, policy)
+    _pixels(first, f"{name}[0]", policy)
+    return DatasetSource(name, dataset, policy=policy)
 
 
 def _axes_of(element: Any) -> int:  # noqa: ANN401 - a user's object
-    """3 for an image, 4 for a batch or a list of images, which may have labels, 0 or another number for others."""
+    """3 or 2 for an image, 4 for a batch or a list of images, which may have labels, 0 or another number for others."""
     if isinstance(element, list) and element:
         firsts = (each[0] if isinstance(each, tuple | list) and each else each for each in element)
-        return 4 * all(_axes_of(first) == 3 for first in firsts)
+        return 4 * all(_axes_of(first) in {2, 3} for first in firsts)
     if isinstance(element, np.ndarray) or is_tensor(element):
         return element.ndim
     return 3 * isinstance(element, Image.Image)
@@ -176,29 +185,36 @@ def _without_label(element: Any, name: str) -> Any:  # noqa: ANN401 - a user's o
     if not isinstance(element, tuple | list) or not element:
         return element
     kinds = [(_axes_of(each), getattr(each, "dtype", None)) for each in element]
-    if kinds[0][0] in {3, 4} and kinds[0] in kinds[1:]:
+    if kinds[0][0] in {2, 3, 4} and kinds[0] in kinds[1:]:
         text = f"{name} has several images in one {type(element).__name__}; pass a list of images, or only one of them"
         raise DataError(text, code="array-type", path=name)
     return element[0]
 
 
-def _batch_pixels(batch: Any, name: str) -> Iterator[NDArray[np.uint8]]:  # noqa: ANN401 - a user's object
-    """Copies of the images of one element of an iterable, each (h, w, 3), since a loader may reuse its memory."""
+def _batch_pixels(
+    batch: Any,  # noqa: ANN401 - a user's object
+    name: str,
+    policy: DecodePolicy,
+) -> Iterator[NDArray[Any]]:
+    """Copies of the images of one element of an iterable, each (h, w, bands), since a loader may reuse its memory."""
     images = batch if _axes_of(batch) == 4 else _without_label(batch, name)
     if getattr(images, "ndim", 0) == 4:
-        check_images(images, name)
+        check_images(images, name, policy)
         return map(partial(pixels_of, copy=True), images.cpu() if is_tensor(images) else images)
     several = images if _axes_of(images) == 4 else [images]
-    return (_pixels(image, name) for image in several)
+    return (_pixels(image, name, policy) for image in several)
 
 
-def _pixels(element: object, name: str) -> NDArray[np.uint8]:
-    """A copy of the pixels (h, w, 3) of one element of a dataset."""
+def _pixels(element: object, name: str, policy: DecodePolicy) -> NDArray[Any]:
+    """A copy of the pixels (h, w, bands) of one element of a dataset."""
     image = _without_label(element, name)
     if isinstance(image, Image.Image):
-        return decode(image, name=name, policy=DecodePolicy()).pixels
-    if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim == 3:
-        check_images(image[None], name)
+        values = values_of_pillow(image, policy)
+        return decode(image, name=name, policy=DEFAULT_POLICY).pixels if values is None else values.copy()
+    if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim in {2, 3}:
+        if image.ndim == 2:
+            image = image[None] if is_tensor(image) else image[..., None]
+        check_images(image[None], name, policy)
         return pixels_of(image, copy=True)
     is_feature = isinstance(image, Real) or getattr(image, "ndim", 0) == 1
     text = f"{name} needs {_ELEMENTS}; got {kind_of(image)}"

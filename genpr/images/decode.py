@@ -63,6 +63,18 @@ from genpr.images.formats import (
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 from genpr.images.prepare import prepare_pixels
+from genpr.images.values import (
+    NPY_START,
+    Values,
+    ValuesError,
+    needs_tifffile,
+    pixels_of_values,
+    tiff_size,
+    values_of_npy,
+    values_of_pillow,
+    values_of_png,
+    values_of_tiff,
+)
 
 _MIN_PIXEL_LIMIT = 2**24  # pixels that all passes over a JPEG may have, however low the limit
 _MAX_SCANS = 40  # the same as a multiple of the limit; about 8 s at the default limit
@@ -214,7 +226,10 @@ def readable_format(data: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """RGB pixels (h, w, 3), C-contiguous and writable, and the flags of the conversion, in the order of `FLAGS`."""
+    """RGB pixels (h, w, 3), C-contiguous and writable, and the flags of the conversion, in the order of `FLAGS`.
+
+    With `bands="all"`, pixels are (h, w, bands).
+    """
 
     pixels: NDArray[np.uint8]
     flags: tuple[str, ...]
@@ -223,16 +238,19 @@ class Decoded:
 def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     """Decode one image completely, or raise an `ImageError` with `path=name`; thread-safe.
 
-    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. `policy.prepare` is applied last.
+    Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. Arrays (h, w) and
+    (h, w, bands) are values of black to white. `policy.prepare` is applied last.
     """
     if isinstance(data, np.ndarray):
-        if data.dtype != np.uint8 or data.ndim != 3 or data.shape[2] != 3 or 0 in data.shape:
-            facts = f"needs uint8 pixels (h, w, 3), got {data.dtype} {data.shape}"
+        if data.ndim not in {2, 3} or 0 in data.shape:
+            facts = f"needs pixels (h, w) or (h, w, 3), got {data.dtype} {data.shape}"
             raise _error(name, facts, "image-unsupported")
-        _check_size((data.shape[1], data.shape[0]), name, policy)
-        pixels, flags = np.require(data, requirements=["C", "W"]), set[str]()
+        pixels, flags = _of_values(data, name, policy)
     elif isinstance(data, Image.Image):
         pixels, flags = _convert(data, name, policy)
+    elif policy.reads_values and data.startswith(NPY_START):
+        with _errors_named(name, f"the array file is damaged, after {len(data):,} bytes"):
+            pixels, flags = _of_values(values_of_npy(data), name, policy)
     else:
         format_name = readable_format(data)
         if format_name is None:
@@ -243,7 +261,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
             pixels, flags = _decode_file(data, format_name, name, policy)
     if "16bit-scaled" in flags:
         flags |= {"16bit-unscaled"} if pixels.max() < 16 else set()
-    elif _is_unscaled(pixels):
+    elif (not policy.ranges or "8bit-values" in flags) and _is_unscaled(pixels):
         flags.add("unscaled")
     if policy.preparation is not None:
         rule, side = policy.preparation
@@ -253,6 +271,12 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
         with pillow_guard:  # a crop applies the limit, too
             pixels = prepare_pixels(pixels, rule, side, check_size=check)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
+
+
+def _of_values(values: Values, name: str, policy: DecodePolicy) -> _Converted:
+    _check_size((values.shape[1], values.shape[0]), name, policy)
+    with _errors_named(name, "cannot be converted"):
+        return pixels_of_values(values, policy)
 
 
 def _is_unscaled(pixels: NDArray[np.uint8]) -> bool:
@@ -271,6 +295,8 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
             yield
         except (GenprError, MemoryError):
             raise
+        except ValuesError as error:
+            raise _error(name, str(error), "image-values") from error
         except UnsupportedImageError as error:
             text = f"has {error}; this is not supported, convert it to an 8-bit RGB PNG"
             raise _error(name, text, "image-unsupported") from error
@@ -295,7 +321,13 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     elif format_name == "PNG":
         check_png(data)  # before Pillow, which takes ten times as long per chunk
     elif format_name == "TIFF":
-        check_tiff(data, name)
+        tags = check_tiff(data, name, any_values=policy.reads_values)
+        if policy.reads_values and needs_tifffile(tags, policy):
+            _check_size(tiff_size(tags), name, policy)
+            _check_tiles(tiff_tile(data), tiff_size(tags), name, policy)
+            flags = {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set[str]()
+            values = values_of_tiff(data, tags, policy, flags)
+            return _with_flags(pixels_of_values(values, policy), flags)
     elif format_name == "JPEG XL":
         _check_size(jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
@@ -340,7 +372,10 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         # Pillow scales every maxval to the full range of the chosen mode.
         is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
     image.load()
-    pixels, flags = rgb_pixels(image, 16 if is_deep else 8)
+    if not policy.reads_values:
+        pixels, flags = rgb_pixels(image, 16 if is_deep else 8)
+    else:
+        pixels, flags = _read_values(image, data, format_name, policy, args if is_deep else None)
     try:  # last, since it may move to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
@@ -350,6 +385,34 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     if has_frames:
         flags.add("multi-frame")
     return pixels, flags
+
+
+def _read_values(
+    image: ImageFile.ImageFile, data: bytes, format_name: str, policy: DecodePolicy, deep: object
+) -> _Converted:
+    """Pixels of a loaded file by the options `value_range` and `bands`; `deep` are the arguments to decode more than 8 bits."""
+    flags, is_gray = _orientation_flag(image), image.mode.startswith("I")
+    values = values_of_pillow(image, policy)
+    if deep and format_name == "PNG" and not is_gray:
+        values = values_of_png(data, policy, flags)
+    elif deep and (not is_gray or format_name in PLUGINS):
+        raise ValuesError(
+            f"it has more than 8 bits in a form of {format_name} that is not read; save it as PNG or TIFF"
+        )
+    elif (
+        values is not None and isinstance(deep, tuple) and format_name == "PPM"
+    ):  # which Pillow scales to 16 bits
+        values = np.rint(values * (deep[-1] / 65535)).astype(np.uint16)
+    if values is None:
+        pixels, found = rgb_pixels(image, 8)
+        return pixels, found | ({"8bit-values"} if policy.ranges else set())
+    if is_gray and (values == image.info.get("transparency", -1)).any():
+        flags.add("alpha-dropped")
+    return _with_flags(pixels_of_values(values, policy), flags)
+
+
+def _with_flags(converted: _Converted, flags: set[str]) -> _Converted:
+    return converted[0], converted[1] | flags
 
 
 def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
@@ -374,7 +437,10 @@ def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> _Converted:
     """Pixels of a Pillow image of the user."""
     _check_size(image.size, name, policy)
     with _errors_named(name, "cannot be loaded"):
-        return rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8)
+        if (values := values_of_pillow(image, policy)) is not None:
+            return pixels_of_values(values, policy)
+        pixels, flags = rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8)
+        return pixels, flags | ({"8bit-values"} if policy.ranges else set())
 
 
 def content_sha256(data: ImageData) -> str:
@@ -383,8 +449,9 @@ def content_sha256(data: ImageData) -> str:
         return hashlib.sha256(data).hexdigest()
     if isinstance(data, Image.Image):
         data, _ = _convert(data, "image", DecodePolicy())
-    digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins like this
-    digest.update(np.ascontiguousarray(data).data)
+    # No image file begins like this.
+    digest = hashlib.sha256(f"genpr {data.dtype.name} pixels {data.shape}\n".encode())
+    digest.update(np.ascontiguousarray(data, data.dtype.newbyteorder("=")).data)
     return digest.hexdigest()
 
 
@@ -416,14 +483,16 @@ def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
             flags.add("alpha-dropped")
     else:
         pixels = _converted(image, flags)
+    return pixels, flags | _orientation_flag(image)
+
+
+def _orientation_flag(image: Image.Image) -> set[str]:
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
         exif = image.info.get("exif")
         orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
-    if orientation in range(2, 9):  # 1 is upright; other values are invalid
-        flags.add("exif-orientation")
-    return pixels, flags
+    return {"exif-orientation"} if orientation in range(2, 9) else set()  # 1 is upright; others are invalid
 
 
 def _converted(image: Image.Image, flags: set[str]) -> NDArray[np.uint8]:

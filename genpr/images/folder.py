@@ -62,14 +62,15 @@ class FileSource(MemberSource[str]):
     """Image files at paths that are relative to a folder; a missing file is an unreadable image."""
 
 
-def open_folder(root: Path, name: str) -> FileSource:
+def open_folder(root: Path, name: str, *, arrays: bool = False) -> FileSource:
     """List the images below `root`, ordered by the bytes of their relative POSIX paths.
 
     Links to files are followed, links to folders only after `follow_links`. Hidden folders are left out. A broken link is
-    listed, so that the missing image is reported.
+    listed, so that the missing image is reported. With `arrays`, each .npy file is an image, too.
     """
     others = Counter[str]()
-    images = filter_images(walk_files(root, others), str, partial(read_start, root), name, others)
+    more = {".npy"} if arrays else set[str]()
+    images = filter_images(walk_files(root, others), str, partial(read_start, root), name, others, more)
     paths = tuple(sorted(images, key=os.fsencode))
     return FileSource(name, paths, str, partial(read_file, root), count_suffixes(others))
 

@@ -159,8 +159,8 @@ _JXL_MARKER, _JXL_HEADER = b"\xff\n", 24  # the fields that are read are in the 
 _JXL_BITS, _JXL_RATIOS = (9, 13, 18, 30), ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 _TILE_WIDTH, _TILE_HEIGHT, _SHORT, _LONG = 322, 323, 3, 4  # TIFF tags and types
 BITS, PHOTOMETRIC, PLANAR, SEPARATE_PLANES = 258, 262, 284, 2
-_SUBFILE, _COMPRESSION, _SAMPLES, _SUB_PAGES, _SAMPLE_FORMAT, _DNG_VERSION = 254, 259, 277, 330, 339, 50706
-_NEXT_PAGE = -1
+SAMPLES, SAMPLE_FORMAT, NEXT_PAGE = 277, 339, -1
+_SUBFILE, _COMPRESSION, _SUB_PAGES, _DNG_VERSION = 254, 259, 330, 50706
 TIFF_LAYOUT = "TIFF pixels in a form that Pillow does not read"
 _MOST_CHANNELS = 6  # for more, Pillow logs an error
 _SAMPLE_FORMATS = {2: "signed integer", 3: "float", 5: "complex integer", 6: "complex float"}
@@ -350,7 +350,7 @@ def jpeg_xl_size(data: bytes) -> tuple[int, int]:
 def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Tag, type and first value of the entries on the first page of a TIFF, or in an EXIF block, if they are small integers.
 
-    The last one is `_NEXT_PAGE`, with the position of the second page, 0 without one; it is missing if the file is cut short.
+    The last one is `NEXT_PAGE`, with the position of the second page, 0 without one; it is missing if the file is cut short.
     """
     order: Literal["little", "big"] = "little" if data.startswith(b"II") else "big"
 
@@ -367,26 +367,32 @@ def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
         if at + size <= len(data):
             yield number(entry, 2), kind, number(at, size)
     if end <= len(data):
-        yield _NEXT_PAGE, _LONG, number(end, 4)
+        yield NEXT_PAGE, _LONG, number(end, 4)
 
 
-def check_tiff(data: bytes, name: str) -> None:
-    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file."""
+def check_tiff(data: bytes, name: str, *, any_values: bool = False) -> dict[int, int]:
+    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file.
+
+    `any_values` accepts other types of values and numbers of bands. Returns the tags of the first page.
+    """
     tags = {tag: value for tag, _, value in tiff_entries(data)}
-    if _NEXT_PAGE not in tags:
+    if NEXT_PAGE not in tags:
         raise ValueError("its tags are cut short")
     is_raw = _UNREAD.get(image_suffix(name)) == _CAMERA_RAW or _DNG_VERSION in tags or data[8:11] == b"CR\2"
-    is_preview = tags.get(_SUBFILE, 0) & 1 and (tags[_NEXT_PAGE] or _SUB_PAGES in tags)
+    is_preview = tags.get(_SUBFILE, 0) & 1 and (tags[NEXT_PAGE] or _SUB_PAGES in tags)
     if is_raw or is_preview:
         raise UnsupportedImageError("raw data of a camera" if is_raw else "a preview as its first page")
+    if any_values:
+        return tags
     compression, bits = tags.get(_COMPRESSION, 1), tags.get(BITS, 1)
     if compression not in _TIFF_COMPRESSIONS:
         raise UnsupportedImageError(f"TIFF compression {compression}")
-    kind = _SAMPLE_FORMATS.get(tags.get(_SAMPLE_FORMAT, 1), "integer")
+    kind = _SAMPLE_FORMATS.get(tags.get(SAMPLE_FORMAT, 1), "integer")
     if kind != "integer" or bits > 16:
         raise UnsupportedImageError(f"{bits}-bit {kind} pixels, whose range is unknown")
-    if bits == 12 or tags.get(_SAMPLES, 1) > _MOST_CHANNELS:
+    if bits == 12 or tags.get(SAMPLES, 1) > _MOST_CHANNELS:
         raise UnsupportedImageError(TIFF_LAYOUT)
+    return tags
 
 
 def unsafe_in_tiff(data: bytes) -> str | None:

@@ -11,14 +11,13 @@ import posixpath
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, ImageError, short, some
@@ -41,14 +40,14 @@ MAX_ENCODED_BYTES = 2**30
 INDEX_NAME = re.compile(r"\[[0-9]+\]")
 """The default name of an image by its index, as "[17]"."""
 
-ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
-"""An image before it is decoded: the bytes of a file, pixels (h, w, 3), or an image loaded by Pillow."""
+ImageData: TypeAlias = "bytes | NDArray[Any] | Image"
+"""An image before it is decoded: the bytes of a file, pixels (h, w, 3) or other values (h, w, bands), or an image loaded by Pillow."""
 
 # A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
 _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
 CONTAINERS_PAGE = "https://genpr.github.io/genpr/containers/"
 _HINTS = {
-    ".npy": "arrays such as latents of a data set are not pixels: decode them first",
+    ".npy": "arrays such as latents are not pixels: decode them first; arrays of images need --value-range or --bands",
     ".arrow": "write a saved data set with to_parquet, or pass datasets.load_from_disk(...) in Python",
     **dict.fromkeys((".h5", ".hdf5", ".lmdb", ".mdb", ".mds"), f"see {CONTAINERS_PAGE}"),
 } | {
@@ -173,15 +172,16 @@ def filter_images(
     read_start: Callable[[T], bytes],
     container: str,
     others: Counter[str],
+    more: Collection[str] = (),
 ) -> Iterator[T]:
-    """Yield the files that count as images (`is_image`); raises if there is none ("no-images").
+    """Yield the files that count as images (`is_image`) or have a suffix in `more`; raises if there is none ("no-images").
 
     Counts the other files in `others`, by suffix, or as "hidden" or "none" (no suffix).
     """
     n_images = 0
     for file in files:
         name = name_of(file)
-        if is_image(name, partial(read_start, file)):
+        if is_image(name, partial(read_start, file)) or (suffix_of(name) in more and not is_hidden(name)):
             n_images += 1
             yield file
         else:

@@ -61,7 +61,8 @@ class Reader(NamedTuple):
 class LoadedImage:
     """A loaded image: its input to the network, or its known features (d,), or an error.
 
-    `identity` is the sha256 of its bytes. `format` is that of its file, None for images in memory, and `size` that after preparation.
+    `identity` is the sha256 of its bytes. `format` is that of its file, None for images in memory, and `size` that after preparation. `bands` is
+    the number of decoded bands, 0 if it is not decoded.
     """
 
     position: int
@@ -70,6 +71,7 @@ class LoadedImage:
     flags: tuple[str, ...] = ()
     format: str | None = None
     size: tuple[int, int] | None = None
+    bands: int = 0
     pixels: Pixels | None = None
     features: Tensor | None = None
     error: ImageError | None = None
@@ -112,8 +114,9 @@ def load(
                     continue
                 if decoded is None:
                     found = decode(data, name=item.name, policy=policy)
-                    height, width, _ = found.pixels.shape
-                    decoded = replace(image, flags=found.flags, size=(width, height), pixels=found.pixels)
+                    height, width, bands = found.pixels.shape
+                    facts = {"flags": found.flags, "size": (width, height), "bands": bands}
+                    decoded = replace(image, **facts, pixels=found.pixels)
                 results.append(decoded.prepared(reader, is_shared=len(readers) > 1))
         except ImageError as error:
             results = [image.unusable(error)] * len(readers)

@@ -32,6 +32,7 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import open_parquet
 from genpr.images.paths import expand, path_not_found
+from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
 from genpr.limits import TEXT_BYTES, read_bytes
 from genpr.storage import open_regular
 
@@ -40,37 +41,40 @@ _IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
 
 
-def open_source(source: object, *, name: str | None = None) -> ImageSource:
+def open_source(
+    source: object, *, name: str | None = None, policy: DecodePolicy = DEFAULT_POLICY
+) -> ImageSource:
     """Open a source of images; `name` is its name in messages.
 
     A source is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array
     uint8 (n, h, w, 3); a tensor uint8 (n, 3, h, w); a map-style dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays
     (h, w, 3), alone or first in a tuple; or an iterable of such images, of lists of them, or of uint8 batches, tensors
-    (n, 3, h, w) or arrays (n, h, w, 3), whose memory may be reused for the next batch.
+    (n, 3, h, w) or arrays (n, h, w, 3), whose memory may be reused for the next batch. Gray images have no axis of channels, or
+    one of length 1, and `policy` may declare other types and numbers of bands.
     """
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
-        return _open_path(text, name or text)
+        return _open_path(text, name or text, policy)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
-        return open_array(source, name or "<array>")
+        return open_array(source, name or "<array>", policy)
     if is_tensor(source):
-        return open_array(source, name or "<tensor>")
+        return open_array(source, name or "<tensor>", policy)
     if is_huggingface(source):
         return open_huggingface(source, name or "<dataset>")
     is_table = hasattr(source, "columns") and hasattr(source, "to_numpy")
     if not is_table and not isinstance(source, bytes | bytearray | dict | set | frozenset):
         if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
-            return open_dataset(source, name or "<dataset>")
+            return open_dataset(source, name or "<dataset>", policy)
         if isinstance(source, Iterable):
-            return BatchSource(name or "<iterable>", source)
+            return BatchSource(name or "<iterable>", source, policy)
     needed = "a path, a uint8 array (n, h, w, 3), a uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches"
     text = f"{type(source).__name__} cannot be read as images; needed is {needed}{'; try x.to_numpy()' * is_table}"
     raise UsageError(text, code="source-kind")
 
 
-def _open_several(several: Sequence[Path], text: str, name: str) -> ImageSource:
+def _open_several(several: Sequence[Path], text: str, name: str, policy: DecodePolicy) -> ImageSource:
     """Open the paths that match the pattern `text`, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
@@ -79,10 +83,10 @@ def _open_several(several: Sequence[Path], text: str, name: str) -> ImageSource:
         raise UsageError(message, code="mixed-kinds", path=text)
     if kinds.keys() == {_IMAGE}:
         return FileSource(name, tuple(map(str, several)), str, partial(read_file, Path()))
-    return concat_sources(name, several, lambda path: _open_path(str(path), str(path)))
+    return concat_sources(name, several, lambda path: _open_path(str(path), str(path), policy))
 
 
-def _open_path(text: str, name: str) -> ImageSource:
+def _open_path(text: str, name: str, policy: DecodePolicy) -> ImageSource:
     """Open a folder or file, or all that match a pattern if there is none of this name."""
     path = Path(text)
     try:
@@ -93,16 +97,18 @@ def _open_path(text: str, name: str) -> ImageSource:
         several = expand(text)
         if several is None:
             raise path_not_found(text)
-        return _open_several(several, text, name)
+        return _open_several(several, text, name, policy)
     if stat.S_ISDIR(mode):
         try:
-            return open_folder(path, name)
+            return open_folder(path, name, arrays=policy.reads_values)
         except DataError as error:
             raise (error.code == "no-images" and unread_container(path, walk_files(path))) or error from None
     is_regular, suffix = stat.S_ISREG(mode), suffix_of(str(path))
     if suffix in _UNSAFE_SUFFIXES and is_regular:
         text = f"{path}: {suffix} files can execute code when they are loaded, so genpr does not load them; save images as .npz"
         raise ResourceError(text, code="unsafe-format", path=str(path))
+    if suffix in ARRAY_SUFFIXES and is_regular:
+        return open_array_file(path, name, policy)
     if suffix in _FILE_READERS and is_regular:
         return _FILE_READERS[suffix](path, name)
     if is_regular and not _is_image(path) and (unread := unread_container(path)) is not None:
@@ -135,10 +141,9 @@ _FILE_READERS: dict[str, Callable[[Path, str], ImageSource]] = {
     ".parquet": open_parquet,
     ".zip": open_zip,
     ".tar": open_tar,
-    **dict.fromkeys(ARRAY_SUFFIXES, open_array_file),
     ".txt": _open_list,
 }
-_ACCEPTED = f"a folder of images, or a file with one of {', '.join(_FILE_READERS)} (a list of files)"
+_ACCEPTED = f"a folder of images, or a file with one of {', '.join((*_FILE_READERS, *ARRAY_SUFFIXES))} (.txt: a list of files)"
 
 
 def _kind_of(path: Path) -> str:

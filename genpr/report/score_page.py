@@ -150,13 +150,14 @@ def evidence_report(
         True
     """
     reals, fakes = evidence.real, evidence.fake
+    policy = policy or policy_of(evidence.result.fake.decoder)
     pictures = open_pictures(
         {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)},
-        policy or policy_of(evidence.result.fake.decoder),
+        policy,
     )
     labels = (
-        _labels(real, evidence.sides[0], "real", real_labels),
-        _labels(fake, evidence.sides[1], "fake", fake_labels),
+        _labels(real, evidence.sides[0], "real", real_labels, policy),
+        _labels(fake, evidence.sides[1], "fake", fake_labels, policy),
     )
     galleries = []
     if pictures:
@@ -167,11 +168,13 @@ def evidence_report(
     return html_report(evidence.result, galleries, classes=evidence.classes)
 
 
-def _labels(source: object, features: FeatureSet, role: Role, given: object) -> selections.KnownLabels:
+def _labels(
+    source: object, features: FeatureSet, role: Role, given: object, policy: DecodePolicy
+) -> selections.KnownLabels:
     """The classes of a source; those that do not fit are an error only if they were given by the user."""
     any_missing = BadImagePolicy("skip", 1.0)
     try:
-        opened = features if source is None else open_input(source, role)
+        opened = features if source is None else open_input(source, role, policy)
         found = SourceLabels.open(given, opened, role, any_missing, is_optional=True).match(features)
     except GenprError:
         if given is not None:
@@ -206,4 +209,7 @@ def reconstruction_report(
         for role, source, side in zip(roles, (real, fake), found.sources, strict=True)
     }
     chosen = [selections.select_worst_pairs(found, metric) for metric in found.values]
-    return html_report(found.result, load_images(open_pictures(sources, policy), chosen))
+    return html_report(
+        found.result,
+        load_images(open_pictures(sources, policy or policy_of(found.result.fake.decoder)), chosen),
+    )
