@@ -207,7 +207,7 @@ below-range note
     more than half of the values of {count} of {total} {role} images are below --value-range, and became black
     ignore this for a window that leaves out air; otherwise check the range, which images of -1 to 1 need as -1:1
 dark-range warning
-    {count} of {total} {role} images have no level above 15 of 255 after --value-range
+    {count} of {total} {role} images have no level above 16 of 255 after --value-range
     check that the upper end of the range is the value of white
 cmyk-converted warning
     {count} of {total} {role} images are CMYK; they were converted without their color profile

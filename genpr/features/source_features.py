@@ -38,7 +38,7 @@ from genpr.features.registry import (
 )
 from genpr.features.statistics import ReferenceStatistics, holds_statistics, read_statistics
 from genpr.images.arrays import is_image_array, peek_array
-from genpr.images.datasets import BatchSource
+from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.paths import expand
@@ -181,7 +181,9 @@ class Embedder:
 
         Each image is decoded once. All networks are on the device at the same time, and their batches take turns.
         """
-        options, opened, described = self.options, [], []
+        options, opened, described, decoding = self.options, [], [], self.options.decoding
+        if isinstance(images.source, BatchSource) and isinstance(images.source.batches, CountedBatches):
+            decoding = replace(decoding, value_range=None, bands=None)  # a generator gives RGB
         source = images.source if limit is None else subset(images.source, limit, options.seed)
         for keys in groups:
             extractor = self.load(keys)
@@ -199,7 +201,7 @@ class Embedder:
             opened,
             batch_size=options.batch_size,
             workers=options.workers,
-            decode_policy=options.decoding,
+            decode_policy=decoding,
             bad_images=options.bad_images,
             progress=None if options.progress is None else partial(options.progress, role),
         )

@@ -223,6 +223,7 @@ class ArrayFileSource(IndexedSource):
     dtype: np.dtype[Any]
     start: int
     state: tuple[int, ...]
+    policy: DecodePolicy = DEFAULT_POLICY
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -232,7 +233,7 @@ class ArrayFileSource(IndexedSource):
         image_shape = self.shape[1:]
         n_bytes = math.prod(image_shape) * self.dtype.itemsize
         rows = max(1, _BATCH_BYTES // n_bytes)
-        with _opened(self.path) as (file, _):
+        with _opened(self.path, self.policy) as (file, _):
             # By reading, since zipfile does not check the CRC of a stored member that is first accessed by a seek.
             file.read(self.start)
             for number, group in groupby(indices, key=lambda index: index // rows):
@@ -246,7 +247,9 @@ class ArrayFileSource(IndexedSource):
 
 
 @contextmanager
-def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
+def _opened(
+    path: Path, policy: DecodePolicy = DEFAULT_POLICY, *, is_any: bool = False
+) -> Iterator[tuple[IO[bytes], int]]:
     """The array in a file, for sequential reading, and its size in bytes; with `is_any`, the only array of any kind."""
     is_npz = path.suffix.lower() == ".npz"
     with reraise_corrupt(path, "array file", code="array-damaged"):
@@ -256,12 +259,12 @@ def _opened(path: Path, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], in
             return
         with open_npz(path) as archive:
             members = archive.namelist()
-            name = members[0] if is_any and len(members) == 1 else _image_member(archive, path)
+            name = members[0] if is_any and len(members) == 1 else _image_member(archive, path, policy)
             with open_member(archive, name, is_streamed=True) as member:
                 yield member, archive.getinfo(name).file_size
 
 
-def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
+def _image_member(archive: zipfile.ZipFile, path: Path, policy: DecodePolicy) -> str:
     """The member `arr_0` of an .npz file, or else its only 4-D array of uint8."""
     members = [name for name in archive.namelist() if name.endswith(".npy")]
     if _MEMBER in members:
@@ -271,7 +274,8 @@ def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
         with open_member(archive, name, is_streamed=True) as member:
             header = read_header(member)
         keys[name] += f" {header.dtype} {header.shape}"
-        if len(header.shape) == 4 and str(header.dtype) in _UINT8:
+        is_plain_images = len(header.shape) == 4 and str(header.dtype) in _UINT8
+        if is_plain_images or (policy.ranges and is_image_array(header.shape, header.dtype, policy)):
             images.append(name)
     if len(images) == 1:
         return images[0]
@@ -283,7 +287,7 @@ def _image_member(archive: zipfile.ZipFile, path: Path) -> str:
 
 def open_array_file(path: Path, name: str, policy: DecodePolicy = DEFAULT_POLICY) -> ArrayFileSource:
     """Check the header of a .npy file, or of the images in an .npz file; pixels are read when they are requested."""
-    with _opened(path) as (file, size):
+    with _opened(path, policy) as (file, size):
         state = _state_of(path)
         header = read_header(file)
         if header.dtype.hasobject:
@@ -297,7 +301,7 @@ def open_array_file(path: Path, name: str, policy: DecodePolicy = DEFAULT_POLICY
         if header.total_bytes != size or n_bytes > _IMAGE_BYTES_MAX:
             raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
     shape = header.shape if len(header.shape) == 4 else (*header.shape, 1)
-    return ArrayFileSource(name, path, shape, header.dtype, header.size, state)
+    return ArrayFileSource(name, path, shape, header.dtype, header.size, state, policy)
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

@@ -322,7 +322,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         check_png(data)  # before Pillow, which takes ten times as long per chunk
     elif format_name == "TIFF":
         tags = check_tiff(data, name, any_values=policy.reads_values)
-        if policy.reads_values and needs_tifffile(tags, policy):
+        if policy.reads_values and needs_tifffile(data, tags, policy):
             _check_size(tiff_size(tags), name, policy)
             _check_tiles(tiff_tile(data), tiff_size(tags), name, policy)
             flags = {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set[str]()
@@ -394,7 +394,7 @@ def _read_values(
     flags, is_gray = _orientation_flag(image), image.mode.startswith("I")
     values = values_of_pillow(image, policy)
     if deep and format_name == "PNG" and not is_gray:
-        values = values_of_png(data, policy, flags)
+        values = values_of_png(data, str(deep).partition(";")[0], policy, flags)
     elif deep and (not is_gray or format_name in PLUGINS):
         raise ValuesError(
             f"it has more than 8 bits in a form of {format_name} that is not read; save it as PNG or TIFF"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from genpr.images.arrays import read_header
 from genpr.images.formats import (
@@ -35,7 +36,7 @@ _COMPRESSIONS = {1, 5, 8, 32773, 32946, 50000}
 _BYTES_PER_PIXEL = 32  # 16 bands of 16 bits
 _PART = 2**20  # values that are converted at once
 _RAW_MODES = {"L", "LA", "RGB", "RGBA", "CMYK"}
-_DARK = 16  # levels
+_DARK = 16  # the level of 4095 in a range of 16 bits
 _EXTRA = "install 'genpr[tiff]' to read them"
 
 
@@ -97,7 +98,7 @@ def _levels(values: Values, policy: DecodePolicy, flags: set[str]) -> NDArray[np
     found = {
         "above-range": 2 * above > values.size,
         "below-range": 2 * below > values.size,
-        "dark-range": pixels.max() < _DARK,
+        "dark-range": pixels.max() <= _DARK,
     }
     flags.update(flag for flag, is_found in found.items() if is_found)
     return pixels
@@ -133,27 +134,27 @@ def values_of_npy(data: bytes) -> Values:
     return values
 
 
-def values_of_png(data: bytes, policy: DecodePolicy, flags: set[str]) -> Values:
-    """The values of a checked PNG of 16 bits with color or alpha, which Pillow reduces to 8 bits."""
-    import torch
-    from torchvision.io import ImageReadMode, decode_png
+def values_of_png(data: bytes, mode: str, policy: DecodePolicy, flags: set[str]) -> Values:
+    """The values of a checked PNG of 16 bits with color or alpha, which Pillow reduces to 8 bits; `mode` is LA, RGB or RGBA."""
 
-    view, kept, at = memoryview(data), [data[:8]], 8
-    while at < len(data):  # without other chunks, which do not change the stored values
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] in {b"IHDR", b"IDAT", b"IEND"}:
-            kept.append(view[at:end])
-        at = end
-    encoded = torch.frombuffer(bytearray(b"".join(kept)), dtype=torch.uint8)
-    values: Values = decode_png(encoded, ImageReadMode.UNCHANGED).permute(1, 2, 0).numpy()
-    if policy.bands is None and values.shape[2] in {2, 4}:
+    def read(mode: str, layout: str) -> Values:
+        image = PngImageFile(io.BytesIO(data))
+        image._mode, image.tile = mode, [tile._replace(args=layout) for tile in image.tile]
+        return np.asarray(image).astype(np.uint16)
+
+    if mode == "LA":  # as the four bytes of a pixel
+        values = read("RGBA", "RGBA")
+        values = values[..., ::2] << 8 | values[..., 1::2]
+    else:  # the first byte of each value, and the second
+        values = read(mode, f"{mode};16B") << 8 | read(mode, f"{mode};16L")
+    if policy.bands is None and mode in {"LA", "RGBA"}:
         if values[..., -1].min() < np.iinfo(values.dtype).max:
             flags.add("alpha-dropped")
         values = values[..., :-1]
     return values
 
 
-def needs_tifffile(tags: Mapping[int, int], policy: DecodePolicy) -> bool:
+def needs_tifffile(data: bytes, tags: Mapping[int, int], policy: DecodePolicy) -> bool:
     """Whether Pillow does not give the values of a TIFF with these tags as they are stored."""
     bits, samples, kind = tags.get(BITS, 1), tags.get(SAMPLES, 1), tags.get(SAMPLE_FORMAT, 1)
     colors = tags.get(PHOTOMETRIC)
@@ -162,7 +163,9 @@ def needs_tifffile(tags: Mapping[int, int], policy: DecodePolicy) -> bool:
     if bits == 8 and kind == 1 and samples == 4:
         is_rgba = colors == _RGB and tags.get(_EXTRA_SAMPLES) == _UNASSOCIATED_ALPHA
         return not (is_rgba or colors == _SEPARATED)
-    return samples != 1 or colors != _GRAY or (bits, kind) not in {(16, 1), (32, 3)}
+    # Pillow does not swap the bytes of compressed floats.
+    by_pillow = {(16, 1), (32, 3)} if data.startswith(b"II") else {(16, 1)}
+    return samples != 1 or colors != _GRAY or (bits, kind) not in by_pillow
 
 
 def tiff_size(tags: Mapping[int, int]) -> tuple[int, int]:
