@@ -125,10 +125,8 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
     """Implementation of `reconstruct`, with the values of each pair."""
     check_options_of_ranks(options)
     with memory_limit(options.max_memory):
-        embedder, opened = (
-            Embedder(options),
-            tuple(map(partial(_opened, options), (real, reconstructed), ("real", "reconstructed"))),
-        )
+        sides = (real, "real"), (reconstructed, "reconstructed")
+        embedder, opened = Embedder(options), [_opened(*side, options) for side in sides]
         *parts, paired_by = pair_sources(*(each.source for each in opened))
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
@@ -212,11 +210,9 @@ def _check_names(
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
 
 
-def _opened(options: ReconstructOptions, source: object, role: str) -> OpenedImages:
-    if options.decoding.bands == "all":
-        raise UsageError(
-            "bands = 'all' needs a custom extractor; pairs are compared in RGB", code="bad-option"
-        )
+def _opened(source: object, role: str, options: ReconstructOptions) -> OpenedImages:
+    if options.bands == "all":
+        raise UsageError("pairs are compared in RGB; bands cannot be 'all'", code="bad-option")
     opened = open_input(source, role, options.decoding)
     if isinstance(opened, FeatureSet):
         text = f"{printable(opened.source)} has features, but pairs are compared by pixels; give images"

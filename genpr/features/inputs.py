@@ -17,7 +17,7 @@ from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FileSource
 from genpr.images.item import INDEX_NAME, ImageData, ImageSource, printable
-from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
+from genpr.images.policy import DEFAULTS, DecodePolicy
 
 
 def image_names(opened: OpenedInput) -> list[str] | None:
@@ -134,7 +134,7 @@ def pictures_of(
     >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}
     {1: (4, 4, 3)}
     """
-    policy = policy or DEFAULT_POLICY
+    policy = policy or DEFAULTS
     opened = open_input(source, "source", policy)
     if isinstance(opened, FeatureSet):
         return None

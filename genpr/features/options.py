@@ -222,8 +222,7 @@ class EmbedOptions:
     )
     bands: str | Sequence[int] | None = option(
         None,
-        "Bands that become red, green and blue, such as 4,3,2, counted from 1. One band becomes gray, and all gives all to a "
-        "custom extractor.",
+        "Bands that become red, green and blue, such as 4,3,2, or one as gray, from 1; or all, for custom extractors.",
         group="inputs",
         unset="images of one or three bands, without alpha",
         parse=lambda text: DecodePolicy(bands=text).bands,
@@ -309,8 +308,3 @@ class EmbedOptions:
         """How images are decoded."""
         prepare = "none" if self.prepare is None else self.prepare
         return DecodePolicy(self.max_pixels, prepare, self.value_range, self.bands)
-
-    @property
-    def requested_decoding(self) -> dict[str, str]:
-        """The choices of decoding that were requested, including `prepare="none"`."""
-        return ({} if self.prepare is None else {"prepare": self.prepare}) | self.decoding.choices

@@ -42,7 +42,7 @@ from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.folder import FileSource
 from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.paths import expand
-from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
+from genpr.images.policy import DEFAULTS, DecodePolicy
 from genpr.images.shards import Shard, shard_of
 from genpr.images.source import choose_rows, open_source, subset
 from genpr.notices import Notice, collect_notices, emit_notice, notice
@@ -64,7 +64,7 @@ class OpenedImages:
 OpenedInput = OpenedImages | FeatureSet
 
 
-def open_input(source: object, role: str, policy: DecodePolicy = DEFAULT_POLICY) -> OpenedInput:
+def open_input(source: object, role: str, policy: DecodePolicy = DEFAULTS) -> OpenedInput:
     """Open `source` as images or features, reading as little as possible; `policy` declares which arrays are images.
 
     A 2-D array and a `.safetensors` file are features; a 4-D array of uint8 is images. If the `role` is "real",
@@ -108,7 +108,7 @@ def _open_features(text: str, policy: DecodePolicy) -> FeatureSet | None:
     return load_joined(several, text)
 
 
-def holds_features(path: Path, policy: DecodePolicy = DEFAULT_POLICY) -> bool:
+def holds_features(path: Path, policy: DecodePolicy = DEFAULTS) -> bool:
     """Whether a file has features, by its suffix and array header."""
     if not os.path.isfile(path):  # noqa: PTH113 - a Path raises for names that are too long
         return False
@@ -346,10 +346,8 @@ def source_features(
             text = "the reference statistics do not name their extractor; declare it with --extractor"
             raise FeatureError(text, code="unlabeled-features", path=opened.source.name)
         check_known_number(opened, role, minimum)
-        built_in = [key for key in wanted if isinstance(key, str) and network_module(key) is not None]
-        if options.decoding.bands == "all" and built_in:
-            text = f"bands = 'all' needs a custom extractor, and {built_in[0]} takes RGB; choose three bands"
-            raise UsageError(text, code="bad-option")
+        if options.bands == "all" and any(isinstance(key, str) and network_module(key) for key in wanted):
+            raise UsageError("bands = 'all' needs a custom extractor; choose three bands", code="bad-option")
         if options.weights is not None:
             check_weights_used([*wanted, *elsewhere], options.weights)
         sets = _embedded(embedder, opened, role, group_by_network(wanted), limit) if wanted else {}
@@ -398,8 +396,8 @@ def _checked(
     if features.statistics is not None:
         return features
     options, info = embedder.options, features.extractor
-    for name, value in options.requested_decoding.items():
-        if (recorded := features.decoder.get(name, "none")) != value:
+    for name, value in {"prepare": options.prepare, **options.decoding.choices}.items():
+        if value is not None and (recorded := features.decoder.get(name, "none")) != value:
             raise UsageError(
                 f"{printable(features.source)} has features of images with {name} = {recorded}, but {value} is requested, which "
                 f"needs images; leave --{name.replace('_', '-')} out, or give the images, as arrays of at least 3 dimensions",

@@ -27,7 +27,7 @@ from genpr.errors import DataError, UsageError, some
 from genpr.images.archive import open_member, open_npz, reraise_corrupt
 from genpr.images.formats import ARRAY_SUFFIXES
 from genpr.images.item import IndexedSource, Item
-from genpr.images.policy import DEFAULT_POLICY, MAX_BANDS, MAX_PIXELS, DecodePolicy
+from genpr.images.policy import DEFAULTS, MAX_BANDS, MAX_PIXELS, DecodePolicy
 from genpr.storage import open_regular
 from genpr.validation import check_unmasked, is_plain, kind_of
 
@@ -54,35 +54,27 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def check_images(
-    images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy = DEFAULT_POLICY
-) -> NDArray[Any] | Tensor:
-    """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w).
-
-    Gray images (n, h, w) are accepted, too, and other types and numbers of bands if the policy declares them. Returns a view with bands.
-    """
+def check_images(images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy) -> NDArray[Any] | Tensor:
+    """Images (n, h, w, bands) in an array or (n, bands, h, w) in a tensor; refuses those that the policy does not declare."""
     if is_tensor(images) and not is_plain(images):
         needed = "a dense uint8 tensor with data (.to_dense(), .dequantize(), numpy.asarray)"
         raise DataError(f"{name} needs {needed}, got {kind_of(images)}", code="array-type", path=name)
     check_unmasked(images, name)
     _check_layout(tuple(images.shape), str(images.dtype), name, policy, channels_first=is_tensor(images))
-    if images.ndim == 4:
-        return images
-    return images[:, None] if is_tensor(images) else images[..., None]
+    gray = images[:, None] if is_tensor(images) else images[..., None]
+    return gray if images.ndim == 3 else images
 
 
-def is_image_array(shape: Sequence[int], dtype: object, policy: DecodePolicy = DEFAULT_POLICY) -> bool:
+def is_image_array(shape: Sequence[int], dtype: object, policy: DecodePolicy = DEFAULTS) -> bool:
     """Whether an array or tensor has images and not features: it is 4-D, or has gray images without channels.
 
     (n, d, 1, 1) of another type than uint8 are pooled features that are not flat yet. (n, h, w) of another type are images if
     the policy declares their range of values.
     """
     is_uint8 = str(dtype) in _UINT8
-    return (
-        is_uint8 or bool(policy.ranges)
-        if len(shape) == 3
-        else len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
-    )
+    if len(shape) == 3:
+        return is_uint8 or bool(policy.ranges)
+    return len(shape) == 4 and (is_uint8 or tuple(shape[2:]) != (1, 1))
 
 
 def pixels_of(images: NDArray[Any] | Tensor, *, copy: bool = False) -> NDArray[Any]:
@@ -112,10 +104,8 @@ def _check_layout(
     axis, other = (1, 3) if channels_first else (3, 1)
     # (n, h, w) that could be one image, (3, h, w) or (h, w, 3), or a volume (h, w, slices), is refused.
     is_gray = len(shape) == 3 and shape[0] != 3 and shape[2] > MAX_BANDS
-    bands = shape[axis] if len(shape) == 4 else 0
-    if (not is_gray and bands not in {1, 3} and not (policy.bands and 0 < bands <= MAX_BANDS)) or 0 in shape[
-        1:
-    ]:
+    accepted = range(1, MAX_BANDS + 1) if policy.bands else (1, 3)
+    if 0 in shape[1:] or not (is_gray or (len(shape) == 4 and shape[axis] in accepted)):
         needed = "(n, 3, h, w) or (n, h, w)" if channels_first else "(n, h, w, 3) or (n, h, w)"
         fix = "one image needs a first axis of length 1, gray ones of up to 16 columns one channel, other bands, such as alpha, --bands"
         if len(shape) == 4 and shape[other] == 3:
@@ -184,9 +174,7 @@ class ArraySource(IndexedSource):
                 yield Item(f"[{index}]", partial(np.asarray, image))
 
 
-def open_array(
-    images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy = DEFAULT_POLICY
-) -> ArraySource:
+def open_array(images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy) -> ArraySource:
     """Open images in memory without converting or copying them."""
     return ArraySource(name, check_images(images, name, policy))
 
@@ -223,7 +211,7 @@ class ArrayFileSource(IndexedSource):
     dtype: np.dtype[Any]
     start: int
     state: tuple[int, ...]
-    policy: DecodePolicy = DEFAULT_POLICY
+    policy: DecodePolicy = DEFAULTS
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -247,9 +235,7 @@ class ArrayFileSource(IndexedSource):
 
 
 @contextmanager
-def _opened(
-    path: Path, policy: DecodePolicy = DEFAULT_POLICY, *, is_any: bool = False
-) -> Iterator[tuple[IO[bytes], int]]:
+def _opened(path: Path, policy: DecodePolicy, *, is_any: bool = False) -> Iterator[tuple[IO[bytes], int]]:
     """The array in a file, for sequential reading, and its size in bytes; with `is_any`, the only array of any kind."""
     is_npz = path.suffix.lower() == ".npz"
     with reraise_corrupt(path, "array file", code="array-damaged"):
@@ -274,8 +260,8 @@ def _image_member(archive: zipfile.ZipFile, path: Path, policy: DecodePolicy) ->
         with open_member(archive, name, is_streamed=True) as member:
             header = read_header(member)
         keys[name] += f" {header.dtype} {header.shape}"
-        is_plain_images = len(header.shape) == 4 and str(header.dtype) in _UINT8
-        if is_plain_images or (policy.ranges and is_image_array(header.shape, header.dtype, policy)):
+        is_one = is_image_array(header.shape, header.dtype, policy)
+        if is_one and (policy.ranges or (len(header.shape) == 4 and str(header.dtype) in _UINT8)):
             images.append(name)
     if len(images) == 1:
         return images[0]
@@ -285,7 +271,7 @@ def _image_member(archive: zipfile.ZipFile, path: Path, policy: DecodePolicy) ->
     raise DataError(text, code="npz-key", path=str(path))
 
 
-def open_array_file(path: Path, name: str, policy: DecodePolicy = DEFAULT_POLICY) -> ArrayFileSource:
+def open_array_file(path: Path, name: str, policy: DecodePolicy) -> ArrayFileSource:
     """Check the header of a .npy file, or of the images in an .npz file; pixels are read when they are requested."""
     with _opened(path, policy) as (file, size):
         state = _state_of(path)
@@ -297,8 +283,8 @@ def open_array_file(path: Path, name: str, policy: DecodePolicy = DEFAULT_POLICY
         if header.fortran:
             text = f"{name} is in Fortran order, which cannot be read image by image; save np.ascontiguousarray(x)"
             raise DataError(text, code="array-shape", path=name)
-        n_bytes = math.prod(header.shape[1:]) * header.dtype.itemsize
-        if header.total_bytes != size or n_bytes > _IMAGE_BYTES_MAX:
+        image_bytes = math.prod(header.shape[1:]) * header.dtype.itemsize
+        if header.total_bytes != size or image_bytes > _IMAGE_BYTES_MAX:
             raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
     shape = header.shape if len(header.shape) == 4 else (*header.shape, 1)
     return ArrayFileSource(name, path, shape, header.dtype, header.size, state, policy)
@@ -314,7 +300,7 @@ def peek_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     if path.suffix.lower() not in ARRAY_SUFFIXES:
         return None
     try:
-        with _opened(path, is_any=True) as (file, _):
+        with _opened(path, DEFAULTS, is_any=True) as (file, _):
             header = read_header(file)
     except DataError:
         return None

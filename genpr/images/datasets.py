@@ -31,7 +31,7 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import Columns, columns_of, labels_in
 from genpr.images.paths import is_remote
-from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
+from genpr.images.policy import DEFAULTS, DecodePolicy
 from genpr.images.values import values_of_pillow
 from genpr.notices import Notice
 from genpr.runtime import iterate_user_items, user_errors
@@ -70,7 +70,7 @@ class DatasetSource(IndexedSource):
     name: str
     dataset: Any
     columns: Columns | None = None
-    policy: DecodePolicy = DEFAULT_POLICY
+    policy: DecodePolicy = DEFAULTS
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -92,8 +92,7 @@ class DatasetSource(IndexedSource):
                 image = _without_label(element, name)
                 if not isinstance(image, Image.Image):
                     return _pixels(image, name, self.policy)
-                loaded = load_pillow(image, name=name)
-                values = values_of_pillow(loaded, self.policy)
+                values = values_of_pillow(loaded := load_pillow(image, name=name), self.policy)
                 return loaded if values is None else values
         except ImageError:
             raise
@@ -118,7 +117,7 @@ class BatchSource(ImageSource):
 
     name: str
     batches: Iterable[object]
-    policy: DecodePolicy = DEFAULT_POLICY
+    policy: DecodePolicy = DEFAULTS
     _spent: bool = field(default=False, repr=False)
 
     @property
@@ -154,11 +153,7 @@ class BatchSource(ImageSource):
 
 
 @user_errors("the dataset", _FAILED)
-def open_dataset(
-    dataset: Any,  # noqa: ANN401 - a user's object
-    name: str,
-    policy: DecodePolicy = DEFAULT_POLICY,
-) -> DatasetSource | BatchSource:
+def open_dataset(dataset: Any, name: str, policy: DecodePolicy) -> DatasetSource | BatchSource:  # noqa: ANN401
     """Open a map-style dataset or a list of batches, depending on the first element."""
     if not len(dataset):
         raise DataError(f"{name} has no images (its length is 0)", code="no-images", path=name)
@@ -191,11 +186,7 @@ def _without_label(element: Any, name: str) -> Any:  # noqa: ANN401 - a user's o
     return element[0]
 
 
-def _batch_pixels(
-    batch: Any,  # noqa: ANN401 - a user's object
-    name: str,
-    policy: DecodePolicy,
-) -> Iterator[NDArray[Any]]:
+def _batch_pixels(batch: Any, name: str, policy: DecodePolicy) -> Iterator[NDArray[Any]]:  # noqa: ANN401
     """Copies of the images of one element of an iterable, each (h, w, bands), since a loader may reuse its memory."""
     images = batch if _axes_of(batch) == 4 else _without_label(batch, name)
     if getattr(images, "ndim", 0) == 4:
@@ -210,7 +201,7 @@ def _pixels(element: object, name: str, policy: DecodePolicy) -> NDArray[Any]:
     image = _without_label(element, name)
     if isinstance(image, Image.Image):
         values = values_of_pillow(image, policy)
-        return decode(image, name=name, policy=DEFAULT_POLICY).pixels if values is None else values.copy()
+        return decode(image, name=name, policy=DEFAULTS).pixels if values is None else values.copy()
     if (isinstance(image, np.ndarray) or is_plain(image)) and image.ndim in {2, 3}:
         if image.ndim == 2:
             image = image[None] if is_tensor(image) else image[..., None]

@@ -40,6 +40,7 @@ from genpr.images.formats import (
     BITS,
     JPEG_END,
     JPEG_SCAN,
+    NEXT_PAGE,
     PHOTOMETRIC,
     PLANAR,
     PLUGINS,
@@ -69,7 +70,6 @@ from genpr.images.values import (
     ValuesError,
     needs_tifffile,
     pixels_of_values,
-    tiff_size,
     values_of_npy,
     values_of_pillow,
     values_of_png,
@@ -226,10 +226,7 @@ def readable_format(data: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """RGB pixels (h, w, 3), C-contiguous and writable, and the flags of the conversion, in the order of `FLAGS`.
-
-    With `bands="all"`, pixels are (h, w, bands).
-    """
+    """Pixels (h, w, 3), or (h, w, bands) of all bands, C-contiguous and writable, and the flags in the order of `FLAGS`."""
 
     pixels: NDArray[np.uint8]
     flags: tuple[str, ...]
@@ -241,16 +238,19 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     Pixels (h, w, 3) are passed through, and copied only if they are not C-contiguous or not writable. Arrays (h, w) and
     (h, w, bands) are values of black to white. `policy.prepare` is applied last.
     """
+    flags = set[str]()
+    if policy.reads_values and isinstance(data, bytes) and data.startswith(NPY_START):
+        with _errors_named(name, f"the array file is damaged, after {len(data):,} bytes"):
+            data = values_of_npy(data)
     if isinstance(data, np.ndarray):
         if data.ndim not in {2, 3} or 0 in data.shape:
             facts = f"needs pixels (h, w) or (h, w, 3), got {data.dtype} {data.shape}"
             raise _error(name, facts, "image-unsupported")
-        pixels, flags = _of_values(data, name, policy)
+        _check_size((data.shape[1], data.shape[0]), name, policy)
+        with _errors_named(name, "cannot be converted"):
+            pixels = pixels_of_values(data, policy, flags)
     elif isinstance(data, Image.Image):
         pixels, flags = _convert(data, name, policy)
-    elif policy.reads_values and data.startswith(NPY_START):
-        with _errors_named(name, f"the array file is damaged, after {len(data):,} bytes"):
-            pixels, flags = _of_values(values_of_npy(data), name, policy)
     else:
         format_name = readable_format(data)
         if format_name is None:
@@ -271,12 +271,6 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
         with pillow_guard:  # a crop applies the limit, too
             pixels = prepare_pixels(pixels, rule, side, check_size=check)
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
-
-
-def _of_values(values: Values, name: str, policy: DecodePolicy) -> _Converted:
-    _check_size((values.shape[1], values.shape[0]), name, policy)
-    with _errors_named(name, "cannot be converted"):
-        return pixels_of_values(values, policy)
 
 
 def _is_unscaled(pixels: NDArray[np.uint8]) -> bool:
@@ -323,11 +317,11 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     elif format_name == "TIFF":
         tags = check_tiff(data, name, any_values=policy.reads_values)
         if policy.reads_values and needs_tifffile(data, tags, policy):
-            _check_size(tiff_size(tags), name, policy)
-            _check_tiles(tiff_tile(data), tiff_size(tags), name, policy)
-            flags = {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set[str]()
-            values = values_of_tiff(data, tags, policy, flags)
-            return _with_flags(pixels_of_values(values, policy), flags)
+            _check_size(size := (tags.get(256, 0), tags.get(257, 0)), name, policy)
+            _check_tiles(tiff_tile(data), size, name, policy)
+            flags = {"multi-frame"} if tags[NEXT_PAGE] else set()
+            flags |= {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set()
+            return pixels_of_values(values_of_tiff(data, tags, size, policy), policy, flags), flags
     elif format_name == "JPEG XL":
         _check_size(jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
@@ -372,10 +366,11 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         # Pillow scales every maxval to the full range of the chosen mode.
         is_deep = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
     image.load()
-    if not policy.reads_values:
-        pixels, flags = rgb_pixels(image, 16 if is_deep else 8)
-    else:
-        pixels, flags = _read_values(image, data, format_name, policy, args if is_deep else None)
+    dropped, values = set[str](), values_of_pillow(image, policy)
+    if policy.reads_values and is_deep:
+        values = _deep_values(image, data, args, policy, dropped)
+    pixels, flags = rgb_pixels(image, 16 if is_deep else 8, policy, values)
+    flags |= dropped
     try:  # last, since it may move to the second frame
         has_frames = bool(getattr(image, "is_animated", False))
     except TooManyPiecesError:
@@ -387,32 +382,19 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     return pixels, flags
 
 
-def _read_values(
-    image: ImageFile.ImageFile, data: bytes, format_name: str, policy: DecodePolicy, deep: object
-) -> _Converted:
-    """Pixels of a loaded file by the options `value_range` and `bands`; `deep` are the arguments to decode more than 8 bits."""
-    flags, is_gray = _orientation_flag(image), image.mode.startswith("I")
-    values = values_of_pillow(image, policy)
-    if deep and format_name == "PNG" and not is_gray:
-        values = values_of_png(data, str(deep).partition(";")[0], policy, flags)
-    elif deep and (not is_gray or format_name in PLUGINS):
-        raise ValuesError(
-            f"it has more than 8 bits in a form of {format_name} that is not read; save it as PNG or TIFF"
-        )
-    elif (
-        values is not None and isinstance(deep, tuple) and format_name == "PPM"
-    ):  # which Pillow scales to 16 bits
-        values = np.rint(values * (deep[-1] / 65535)).astype(np.uint16)
-    if values is None:
-        pixels, found = rgb_pixels(image, 8)
-        return pixels, found | ({"8bit-values"} if policy.ranges else set())
-    if is_gray and (values == image.info.get("transparency", -1)).any():
-        flags.add("alpha-dropped")
-    return _with_flags(pixels_of_values(values, policy), flags)
-
-
-def _with_flags(converted: _Converted, flags: set[str]) -> _Converted:
-    return converted[0], converted[1] | flags
+def _deep_values(
+    image: Image.Image, data: bytes, args: object, policy: DecodePolicy, flags: set[str]
+) -> Values:
+    """The values of a loaded file of more than 8 bits; `args` are those of its decoder."""
+    is_gray = image.mode.startswith("I")
+    if image.format == "PNG" and not is_gray:
+        return values_of_png(data, str(args).partition(";")[0], policy, flags)
+    if image.format not in {"PNG", "PPM", "TIFF"} or not is_gray:
+        raise ValuesError(f"it is a {image.format} of more than 8 bits, which is not read; save it as TIFF")
+    values = np.asarray(image)
+    if image.format == "PPM" and isinstance(args, tuple):  # which Pillow scales to 16 bits
+        values = np.rint(values * (args[-1] / 65535)).astype(np.uint16)
+    return values
 
 
 def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
@@ -437,10 +419,8 @@ def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> _Converted:
     """Pixels of a Pillow image of the user."""
     _check_size(image.size, name, policy)
     with _errors_named(name, "cannot be loaded"):
-        if (values := values_of_pillow(image, policy)) is not None:
-            return pixels_of_values(values, policy)
-        pixels, flags = rgb_pixels(image, 16 if image.mode.startswith("I;16") else 8)
-        return pixels, flags | ({"8bit-values"} if policy.ranges else set())
+        bits = 16 if image.mode.startswith("I;16") else 8
+        return rgb_pixels(image, bits, policy, values_of_pillow(image, policy))
 
 
 def content_sha256(data: ImageData) -> str:
@@ -449,8 +429,7 @@ def content_sha256(data: ImageData) -> str:
         return hashlib.sha256(data).hexdigest()
     if isinstance(data, Image.Image):
         data, _ = _convert(data, "image", DecodePolicy())
-    # No image file begins like this.
-    digest = hashlib.sha256(f"genpr {data.dtype.name} pixels {data.shape}\n".encode())
+    digest = hashlib.sha256(f"genpr {data.dtype.name} pixels {data.shape}\n".encode())  # as no file begins
     digest.update(np.ascontiguousarray(data, data.dtype.newbyteorder("=")).data)
     return digest.hexdigest()
 
@@ -468,14 +447,16 @@ def decoder_versions() -> dict[str, str]:
     return versions
 
 
-def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
+def rgb_pixels(image: Image.Image, bits: int, policy: DecodePolicy, values: Values | None) -> _Converted:
     """Pixels (h, w, 3) of a loaded image in 8-bit RGB, writable, and the flags of the conversion.
 
     This is `image.convert("RGB")`, as in other loaders, except where that gives wrong pixels: it saturates 16-bit
-    gray, and makes float and 32-bit integer images black or white.
+    gray, and makes float and 32-bit integer images black or white. `values`, if any, are converted instead.
     """
-    flags = {"16bit-scaled"} if bits > 8 else set[str]()
-    if image.mode.startswith("I;16") or (image.mode == "I" and bits == 16):
+    flags = {"16bit-scaled"} if bits > 8 and values is None else set[str]()
+    if values is not None:
+        pixels = pixels_of_values(values, policy, flags)
+    elif image.mode.startswith("I;16") or (image.mode == "I" and bits == 16):
         values = np.asarray(image)
         # The high 8 bits, as other readers of 16-bit color do.
         pixels = np.repeat((values >> (bits - 8)).astype(np.uint8)[..., None], 3, axis=2)
@@ -483,16 +464,15 @@ def rgb_pixels(image: Image.Image, bits: int) -> _Converted:
             flags.add("alpha-dropped")
     else:
         pixels = _converted(image, flags)
-    return pixels, flags | _orientation_flag(image)
-
-
-def _orientation_flag(image: Image.Image) -> set[str]:
+        flags |= {"8bit-values"} if policy.ranges else set()
     if isinstance(image, TiffImageFile):
         orientation: Any = image.tag_v2.get(_ORIENTATION)
     else:
         exif = image.info.get("exif")
         orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
-    return {"exif-orientation"} if orientation in range(2, 9) else set()  # 1 is upright; others are invalid
+    if orientation in range(2, 9):  # 1 is upright; other values are invalid
+        flags.add("exif-orientation")
+    return pixels, flags
 
 
 def _converted(image: Image.Image, flags: set[str]) -> NDArray[np.uint8]:

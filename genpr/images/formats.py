@@ -371,10 +371,7 @@ def tiff_entries(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def check_tiff(data: bytes, name: str, *, any_values: bool = False) -> dict[int, int]:
-    """Refuse a TIFF that Pillow does not read, or reads as something else, such as the preview in a camera's raw file.
-
-    `any_values` accepts other types of values and numbers of bands. Returns the tags of the first page.
-    """
+    """The tags of a TIFF; refuses previews, as in a camera's raw file, and unless `any_values` what Pillow does not read."""
     tags = {tag: value for tag, _, value in tiff_entries(data)}
     if NEXT_PAGE not in tags:
         raise ValueError("its tags are cut short")

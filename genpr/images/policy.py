@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
@@ -23,6 +25,7 @@ MAX_PIXELS = 89_478_485
 _PREPARE = re.compile(r"(center-crop|square-crop|resize):([1-9][0-9]{0,4})")
 _MAX_SIDE = 8192
 MAX_BANDS = 16
+_BANDS = re.compile("N(,N,N)?".replace("N", "([1-9]|1[0-6])"))
 _CHOICES = ("prepare", "value_range", "bands")
 
 
@@ -36,11 +39,10 @@ def reported(flags: Mapping[str, int], total: int) -> dict[str, int]:
     shown = dict(flags)
     if flags.get("16bit-unscaled", 0) < flags.get("16bit-scaled", 0):
         shown.pop("16bit-unscaled", None)
-    return {
-        name: count
-        for name, count in shown.items()
-        if name not in _OF_MANY or count > _UNSCALED_SHARE * total
-    }
+    for name in _OF_MANY:
+        if flags.get(name, 0) <= _UNSCALED_SHARE * total:
+            shown.pop(name, None)
+    return shown
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class DecodePolicy:
     """Decoding options; invalid values are a `UsageError` ("bad-option").
 
     `prepare` is "none" or a rule of `genpr.images.prepare` and a side of 1 to 8192 pixels, such as "center-crop:256";
-    `preparation` is the pair. `value_range` has the values of black and white of images that are not of 8 bits, "0:4095", a pair,
-    or one of them for each band; `ranges` are the pairs. `bands` are one or three numbers from 1 to 16, "4,3,2", or "all";
-    `chosen` are their indices. `choices` are the options that change pixels, by name, as text.
+    `preparation` is the pair. `value_range` has the values of black and white of images that are not of 8 bits, as "0:4095", a
+    pair, or several of these, one for each band; `ranges` are the pairs. `bands` are one or three numbers from 1 to 16, or "all";
+    `chosen` are their indices. With either, `reads_values`. `choices` are the options that change pixels, by name, as text.
     """
 
     max_pixels: int = MAX_PIXELS
@@ -60,86 +62,62 @@ class DecodePolicy:
     preparation: tuple[str, int] | None = field(init=False, repr=False, compare=False, default=None)
     ranges: tuple[tuple[float, float], ...] = field(init=False, repr=False, compare=False, default=())
     chosen: tuple[int, ...] = field(init=False, repr=False, compare=False, default=())
+    reads_values: bool = field(init=False, repr=False, compare=False, default=False)
     choices: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        found: dict[str, Any] = {"reads_values": self.value_range is not None or self.bands is not None}
         if self.prepare != "none":
-            object.__setattr__(self, "preparation", self._parsed_preparation())
+            match = _PREPARE.fullmatch(str(self.prepare))
+            side = int(match[2]) if match else 0
+            if match is None or side > _MAX_SIDE:
+                rules = "'none', 'center-crop:N', 'square-crop:N' or 'resize:N'"
+                raise _bad("prepare", f"{rules} with N from 1 to {_MAX_SIDE}", self.prepare)
+            if side * side > self.max_pixels:
+                text = f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"
+                raise UsageError(text, code="bad-option")
+            found["preparation"] = match[1], side
         if self.value_range is not None:
-            object.__setattr__(self, "ranges", _parsed_ranges(self.value_range))
-            text = ",".join(":".join(repr(end).removesuffix(".0") for end in each) for each in self.ranges)
-            object.__setattr__(self, "value_range", text)
+            found["ranges"] = ranges = _parsed_ranges(self.value_range)
+            ends = [":".join(repr(end).removesuffix(".0") for end in each) for each in ranges]
+            found["value_range"] = ",".join(ends)
         if self.bands is not None and self.bands != "all":
-            object.__setattr__(self, "chosen", _parsed_bands(self.bands))
-            object.__setattr__(self, "bands", ",".join(str(index + 1) for index in self.chosen))
-        if self.bands == "all" and self.preparation is not None:
-            raise _bad(f"prepare {self.prepare} needs images of 3 bands, not bands = 'all'")
-        count = len(self.chosen) or (MAX_BANDS if self.bands else 3)
-        if len(self.ranges) not in {0, 1, count} and not (self.bands == "all" and len(self.ranges) <= count):
-            raise _bad(
-                f"value_range must have one range, or one for each of {count} bands, not {self.value_range}"
-            )
-        given = {name: getattr(self, name) for name in _CHOICES}
-        self.choices.update({name: text for name, text in given.items() if text not in {None, "none"}})
-
-    @property
-    def reads_values(self) -> bool:
-        """Whether images are read as the values of their bands, and not as 8-bit RGB."""
-        return self.value_range is not None or self.bands is not None
-
-    def _parsed_preparation(self) -> tuple[str, int]:
-        match = _PREPARE.fullmatch(str(self.prepare))
-        side = int(match[2]) if match else 0
-        if match is None or side > _MAX_SIDE:
-            needed = f"'none', 'center-crop:N', 'square-crop:N' or 'resize:N' with N from 1 to {_MAX_SIDE}"
-            raise _bad(f"prepare must be {needed}, not {self.prepare!r}")
-        if side * side > self.max_pixels:
-            raise _bad(
-                f"prepare {self.prepare} makes {side * side:,} pixels, more than max_pixels = {self.max_pixels:,}"
-            )
-        return match[1], side
+            is_several = isinstance(self.bands, Iterable) and not isinstance(self.bands, str)
+            found["bands"] = text = ",".join(map(str, self.bands)) if is_several else str(self.bands)
+            if not _BANDS.fullmatch(text):
+                raise _bad("bands", "three numbers from 1 to 16 such as 4,3,2, one, or 'all'", self.bands)
+            found["chosen"] = tuple(int(number) - 1 for number in text.split(","))
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        if self.bands == "all" and self.preparation:
+            raise _bad("bands", "a choice of three with prepare, which needs RGB", self.bands)
+        if self.bands != "all" and len(self.ranges) not in {0, 1, len(self.chosen) or 3}:
+            raise _bad("value_range", "one range, or one for each of the chosen bands", self.value_range)
+        given = ((name, getattr(self, name)) for name in _CHOICES)
+        self.choices.update((name, text) for name, text in given if text not in {None, "none"})
 
 
-DEFAULT_POLICY = DecodePolicy()
+DEFAULTS = DecodePolicy()
 
 
-def _bad(text: str) -> UsageError:
-    return UsageError(text, code="bad-option")
+def _bad(name: str, needed: str, given: object) -> UsageError:
+    return UsageError(f"{name} must be {needed}, not {str(given)!r:.60}", code="bad-option")
 
 
 def _parsed_ranges(given: object) -> tuple[tuple[float, float], ...]:
     """The pairs of black and white in a text, a pair, or several of them."""
     if isinstance(given, str) and re.search("[p%]", given):
-        how = "compute them once over the reals (numpy.percentile), and give the two numbers for both sets"
-        raise _bad(
-            f"percentiles ({given!r:.40}) depend on the images, so each set would be scaled differently; {how}"
-        )
+        how = "percentiles would scale each set differently: compute them once, over the reals"
+        raise _bad("value_range", f"numbers, since {how} (numpy.percentile)", given)
     try:
-        parts: list[Any] = given.split(",") if isinstance(given, str) else list(given)  # type: ignore[call-overload]
-        is_pair = len(parts) == 2 and not any(isinstance(each, str | Iterable) for each in parts)
-        texts = [parts] if is_pair else [each.split(":") if isinstance(each, str) else each for each in parts]
-        ranges = tuple((float(low), float(high)) for low, high in texts)
+        parts: Any = [each.split(":") for each in given.split(",")] if isinstance(given, str) else given
+        ranges = tuple((float(low), float(high)) for low, high in np.reshape(parts, (-1, 2)))
     except (OverflowError, TypeError, ValueError):
         ranges = ()
     if not ranges or not all(-math.inf < low < high < math.inf for low, high in ranges):
-        needed = (
-            "the values of black and white, the lower first, such as 0:4095, or such a pair for each band"
-        )
-        raise _bad(f"value_range must be {needed}, not {str(given)!r:.60}")
+        needed = "the values of black and white, the lower first, such as 0:4095, or a pair for each band"
+        raise _bad("value_range", needed, given)
     return ranges
-
-
-def _parsed_bands(given: object) -> tuple[int, ...]:
-    """The indices of bands in a text, or in several numbers."""
-    try:
-        parts = given.split(",") if isinstance(given, str) else list(given)  # type: ignore[call-overload]
-    except TypeError:
-        parts = [given]
-    numbers = [int(text) if re.fullmatch("[0-9]{1,2}", text) else 0 for text in map(str, parts)]
-    if len(numbers) not in {1, 3} or not all(1 <= number <= MAX_BANDS for number in numbers):
-        needed = f"three numbers from 1 to {MAX_BANDS} such as 4,3,2, one for gray, or 'all'"
-        raise _bad(f"bands must be {needed}, not {str(given)!r:.60}")
-    return tuple(number - 1 for number in numbers)
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from genpr.images.item import (
 )
 from genpr.images.parquet import open_parquet
 from genpr.images.paths import expand, path_not_found
-from genpr.images.policy import DEFAULT_POLICY, DecodePolicy
+from genpr.images.policy import DEFAULTS, DecodePolicy
 from genpr.limits import TEXT_BYTES, read_bytes
 from genpr.storage import open_regular
 
@@ -41,9 +41,7 @@ _IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
 
 
-def open_source(
-    source: object, *, name: str | None = None, policy: DecodePolicy = DEFAULT_POLICY
-) -> ImageSource:
+def open_source(source: object, *, name: str | None = None, policy: DecodePolicy = DEFAULTS) -> ImageSource:
     """Open a source of images; `name` is its name in messages.
 
     A source is a path of a folder or file, or a pattern of such paths (`genpr.images.paths.expand`), all of one kind; an array

@@ -209,7 +209,5 @@ def reconstruction_report(
         for role, source, side in zip(roles, (real, fake), found.sources, strict=True)
     }
     chosen = [selections.select_worst_pairs(found, metric) for metric in found.values]
-    return html_report(
-        found.result,
-        load_images(open_pictures(sources, policy or policy_of(found.result.fake.decoder)), chosen),
-    )
+    pictures = open_pictures(sources, policy or policy_of(found.result.fake.decoder))
+    return html_report(found.result, load_images(pictures, chosen))

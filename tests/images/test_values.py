@@ -276,7 +276,6 @@ def test_each_band_may_have_its_range():
         (np.array([-1, 1]), "-1:1"),
         ("0:1,0:2,0:3", "0:1,0:2,0:3"),
         ([(0, 1), (0, 2), (0, 3)], "0:1,0:2,0:3"),
-        (["0:1", "0:2", "0:3"], "0:1,0:2,0:3"),
     ],
 )
 def test_ranges_of_one_meaning_have_one_record(given, text):
@@ -344,7 +343,6 @@ UNREADABLE = {
     "vector": (npy_of(np.zeros(5)), TWELVE),
     "complex": (npy_of(np.zeros((5, 5), complex)), TWELVE),
     "truth": (npy_of(np.zeros((5, 5), bool)), TWELVE),
-    "objects": (npy_of(np.array([[None, 1]])), TWELVE),
     "color PPM of 12 bits": (pnm("P6", COLOR, 4095), TWELVE),
 }
 
