@@ -31,8 +31,8 @@ statistics-unlabeled note
     {source} does not record the extractor of its mean and covariance, which is assumed to be {extractor}
     write statistics with `genpr stats`, which records it; another resize rule gives other distances
 statistics-unprepared warning
-    --prepare {rule} does not apply to the mean and covariance in {source}, which do not record how their images were prepared
-    use them only if their images were prepared by the same rule, or compute them with `genpr stats --prepare {rule}`
+    --{rule} does not apply to the mean and covariance in {source}, which do not record how their images were prepared
+    use them only if their images were prepared by the same rule, or compute them with `genpr stats --{rule}`
 statistics-alone note
     {source} has no images, so only distances to its mean and covariance are computed
     for precision and recall, give real images as REAL and this file with --reference-statistics

@@ -123,8 +123,9 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         notices += _order_notices(probabilities, score, chunk=chunk, device=device)
     if VENDI.name in metrics and n_fake < _CONVERGED:
         notices.append(notice("vendi-not-converged", n=f"{n_fake:,}", needed=f"{_CONVERGED:,}"))
-    if (rule := fakes.decoder.get("prepare")) is not None:  # moments from files are not prepared
+    for name, choice in choices_in(fakes.decoder).items():  # moments from files are not prepared
         given = [each for each in (plan.statistics, evidence.statistics) if each and not each.decoder]
+        rule = f"{name.replace('_', '-')} {choice}"
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
     if evidence.neighbors is not None and evidence.neighbors.missing_intervals:
         smaller = min(len(reals), n_fake)

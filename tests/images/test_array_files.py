@@ -61,7 +61,7 @@ def test_arrays_and_tensors_give_their_images():
         (torch.zeros(2, 3, 4, 4).bfloat16(), "array-dtype", "((x.float() + 1) * 127.5).round()"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.int64), "array-dtype", "0..255"),
         (torch.zeros(2, 4, 5, 3, dtype=torch.uint8), "array-shape", "x.permute(0, 3, 1, 2)"),
-        (torch.zeros(2, 1, 4, 5, dtype=torch.uint8), "array-shape", "gray"),
+        (torch.zeros(2, 2, 4, 5, dtype=torch.uint8), "array-shape", "gray"),
         (torch.zeros(0, 3, 4, 5, dtype=torch.uint8), "no-images", "(0, 3, 4, 5)"),
     ],
 )
