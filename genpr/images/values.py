@@ -23,7 +23,7 @@ _COMPRESSION, _EXTRA_SAMPLES = 259, 338
 _GRAY, _RGB, _SEPARATED = 1, 2, 5
 # None, LZW, Deflate, PackBits and Zstandard, whose output imagecodecs limits; tifffile's own Deflate does not.
 _COMPRESSIONS = {1, 5, 8, 32773, 32946, 50000}
-_BITS_PER_PIXEL = 256  # 16 bands of 16 bits
+_BITS_PER_PIXEL = 64  # four bands of 16 bits, and more of smaller images
 _PART = 2**20  # values that are converted at once
 _DARK = 16  # the level of 4095 in a range of 16 bits
 

@@ -68,6 +68,7 @@ SMALLER_IN_PYTHON["score_classes("] = "score_classes(min_per_class=20, fake="
 COMPILED = {
     "training": "an outline of scripts/train_gan.py",
     "containers": "tests/images/test_containers.py runs it with the libraries that wrote them",
+    "medical-and-remote-sensing": "tests/images/test_medical_files.py runs it with nibabel and pydicom",
 }
 """Pages whose Python is only compiled, and why."""
 RUN_ELSEWHERE = "Trainer("
@@ -281,6 +282,18 @@ def prepare_page(name, place):
         run(["score", "real", "fake", "--csv", "samples.csv", "-q"])
     if name == "watching":
         run(["watch", "data/real", "runs/7/samples", "--once", "--settle", "0", "-q"])
+    if name == "medical-and-remote-sensing":
+        tifffile, rng = pytest.importorskip("tifffile"), np.random.default_rng(0)
+        (code,) = re.findall(r'title="encoder.py"\n(.*?)```', TEXTS[name], re.DOTALL)
+        (place / "encoder.py").write_text(code)
+        for side in ("real", "fake"):
+            for folder in ("s2", "ct"):
+                (place / folder / side).mkdir(parents=True)
+            for number, image in enumerate(rng.integers(0, 3000, (N_PLAIN, 20, 20, 4)).astype(np.uint16)):
+                layout = {"photometric": "minisblack", "planarconfig": "contig"}
+                tifffile.imwrite(place / "s2" / side / f"{number}.tif", image, **layout)
+            for number, volume in enumerate(rng.normal(0, 300, (5, 8, 20, 20)).astype(np.float32)):
+                np.save(place / "ct" / side / f"{number}.npy", volume)
     if name == "checkpoints":
         shutil.rmtree(place / "samples")
         for step in (1000, 2000):
