@@ -142,8 +142,9 @@ def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], pol
     """The values of the first page of a TIFF with these checked tags, by tifffile."""
     bits, samples = tags.get(formats.BITS, 1), tags.get(formats.SAMPLES, 1)
     compression, n_bits = tags.get(_COMPRESSION, 1), size[0] * size[1] * samples * bits
-    if tags.get(formats.PHOTOMETRIC) not in {_GRAY, _RGB, _SEPARATED} or compression not in _COMPRESSIONS:
-        raise UnsupportedImageError(f"values in TIFF compression {compression} or with other colors than RGB")
+    is_known = compression in _COMPRESSIONS and bits in {8, 16, 32, 64}
+    if not is_known or tags.get(formats.PHOTOMETRIC) not in {_GRAY, _RGB, _SEPARATED}:
+        raise UnsupportedImageError(f"{bits}-bit values in TIFF compression {compression}, or unusual colors")
     if n_bits > _BITS_PER_PIXEL * policy.max_pixels:
         raise TooManyPiecesError(f"it has {n_bits:,} bits")
     if not all(map(find_spec, ["tifffile"] if compression == 1 else ["tifffile", "imagecodecs"])):

@@ -36,6 +36,8 @@ def test_every_option_of_score_is_passed_to_the_api(genpr, folders, tmp_path, mo
         "max_bad": 0.05,
         "max_pixels": 1000,
         "prepare": "resize:9",
+        "value_range": "0:4095",
+        "bands": "3,2,1",
         "max_memory": "8GiB",
         "intervals": False,
         "control": False,
@@ -46,7 +48,7 @@ def test_every_option_of_score_is_passed_to_the_api(genpr, folders, tmp_path, mo
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --workers 2 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --labels --fake-labels folders --reference-statistics {statistics} --max-pixels 1000 --prepare resize:9 --max-memory 8GiB --weights {folder} --cache-dir {folder}"
+        f"--no-intervals --no-control --labels --fake-labels folders --reference-statistics {statistics} --max-pixels 1000 --prepare resize:9 --value-range 0:4095 --bands 3,2,1 --max-memory 8GiB --weights {folder} --cache-dir {folder}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))

@@ -57,6 +57,21 @@ def read_image(path: Path) -> None:
     assert 0 < height * width <= policy.max_pixels
 
 
+def read_values(path: Path) -> None:
+    policy = DecodePolicy(value_range="0:4095", bands="all" if path.stat().st_size % 2 else "1")
+    try:
+        decoded = decode(path.read_bytes(), name="x.tif", policy=policy)
+    except ImageError as error:
+        if error.code != "image-values":  # such as NaN
+            raise
+        check_message(error)
+        return
+    height, width, channels = decoded.pixels.shape
+    assert decoded.pixels.dtype.name == "uint8"
+    assert 1 <= channels <= 16
+    assert 0 < height * width <= policy.max_pixels
+
+
 def read_source(path: Path) -> None:
     """Every usable image, and the labels of the source."""
     source = open_source(path)
@@ -157,6 +172,7 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
         "tar": ("x.tar", [tar_of(members)], read_source),
         "parquet": ("x.parquet", [valid.table()], read_source),
         "list": ("x.txt", [b"0.png\n1.png\n", b"1.png\0./0.png\0"], read_list),
+        "values": ("x.tif", valid.value_files(), read_values),
         "npy": ("x.npy", valid.arrays(), read_input),
         "npz": ("x.npz", valid.zipped_arrays(), read_input),
         "features": ("x.safetensors", [valid.feature_file(), valid.tensors()], read_input),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from archives import npy_of, zip_of
-from image_files import SAMPLES, SMALL, encode, heic, jxl
+from image_files import SAMPLES, SMALL, encode, heic, jxl, png_16bit_rgb
 from safetensors.torch import save
 
 import genpr
@@ -39,6 +39,28 @@ def image_files() -> dict[str, list[bytes]]:
         files["jxl"] = [jxl(SMALL), jxl(SMALL, use_container=True)]
     for name, data in SAMPLES.items():
         files.setdefault(name.split("-")[0], []).append(data)
+    return files
+
+
+def value_files() -> list[bytes]:
+    """Images of one to five bands whose values are not of 8 bits."""
+    deep = np.dstack([SMALL, SMALL[..., :2]]).astype(np.uint16) * 16
+    files = [png_16bit_rgb(deep[..., :3]), encode(deep[..., 0]), encode(deep[..., 0], "TIFF")]
+    files += [npy_of(deep[..., :1]), npy_of(deep.astype(np.float32))]
+    if find_spec("tifffile"):
+        import tifffile
+
+        layouts = [{"planarconfig": "contig"}, {"planarconfig": "contig", "tile": (16, 16)}]
+        if find_spec("imagecodecs"):
+            codecs = ("zlib", "lzw", "packbits", "zstd")
+            layouts += [
+                {"planarconfig": "contig", "compression": codec, "predictor": codec == "zlib"}
+                for codec in codecs
+            ]
+        for values in (deep, (deep / 4096).astype(np.float32)):
+            for layout in layouts:
+                tifffile.imwrite(file := io.BytesIO(), values, photometric="minisblack", **layout)
+                files.append(file.getvalue())
     return files
 
 
