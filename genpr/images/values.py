@@ -67,9 +67,8 @@ def _levels(values: Values, policy: DecodePolicy, flags: set[str]) -> NDArray[np
         raise ValuesError(f"--value-range has {len(policy.ranges)} ranges, but it has {bands} bands")
     kind: Any = np.float32 if values.dtype.kind == "f" and values.dtype.itemsize <= 4 else np.float64
     low, high = np.transpose(policy.ranges)
-    scale = 255 / (high - low)
-    offset: Values = (0.5 - low * scale).astype(kind)
-    scale = scale.astype(kind)
+    exact = 255 / (high - low)
+    scale, offset = exact.astype(kind), (0.5 - low * exact).astype(kind)
     pixels, above, below = np.empty(values.shape, np.uint8), 0, 0
     step = max(1, _PART // (width * bands))
     for top in range(0, len(values), step):

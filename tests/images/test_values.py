@@ -248,6 +248,21 @@ def test_floats_become_the_levels_of_image_range_to_the_bit(span, kind):
     np.testing.assert_array_equal(found, expected.numpy())
 
 
+def test_doubles_and_long_integers_are_converted_in_double_precision():
+    for values in (10.0**9 + GRAY, 10**9 + GRAY.astype(np.int64)):
+        found = decoded(values, value_range=(10**9, 10**9 + 4095)).pixels
+        np.testing.assert_array_equal(found, levels(GRAY))
+
+
+def test_array_files_are_read_in_parts_that_do_not_show(tmp_path):
+    values = RNG.integers(0, 4096, (1000, 20, 30)).astype(np.uint16)
+    np.save(tmp_path / "x.npy", values)
+    found = pixels_in(tmp_path / "x.npy", **TWELVE)
+    np.testing.assert_array_equal(
+        np.stack([*found.values()])[..., 0], [levels(each)[..., 0] for each in values]
+    )
+
+
 def test_large_images_are_converted_in_parts_that_do_not_show():
     values = RNG.integers(0, 4096, (1500, 1100)).astype(np.uint16)
     np.testing.assert_array_equal(decoded(values, **TWELVE).pixels, levels(values))
@@ -378,6 +393,8 @@ def test_missing_tifffile_is_named(monkeypatch):
         (np.where(GRAY < 1500, -1000, GRAY % 200.0), (-160, 240), set()),
         (np.where(GRAY < 1500, 3000, GRAY % 200.0), (-160, 240), set()),  # bones and metal
         (GRAY * 0.0, (0, 1), {"dark-range"}),
+        (GRAY * 0.0 + 1.003, (0, 1), set()),  # white by rounding
+        (GRAY * 0.0 + 1.01, (0, 1), {"above-range"}),
     ],
 )
 def test_ranges_that_lose_most_values_are_reported(values, span, flags):
