@@ -167,7 +167,7 @@ def test_casting_the_module_does_not_round_values(numbers):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "needs shape"),
+        (torch.zeros(2, 2, 8, 8, dtype=torch.uint8), "needs shape"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "needs uint8"),
         (torch.zeros(2, 3, 8, 8), "normalize=True for values in 0..1"),
     ],
