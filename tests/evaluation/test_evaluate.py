@@ -128,12 +128,15 @@ def test_features_against_images_are_an_error_before_anything_is_embedded(write_
 
 
 @pytest.mark.parametrize("kind", ["file", "array", "tensor"])
-def test_gray_images_without_channels_are_not_taken_as_features(tmp_path, kind):
-    images = np.zeros((60, 28, 28), np.uint8)
+def test_gray_images_without_channels_are_images_and_not_features(tmp_path, kind, rng):
+    images = rng.integers(0, 256, (60, 28, 28), dtype=np.uint8)
     np.save(tmp_path / "gray.npy", images)
     source = {"file": tmp_path / "gray.npy", "array": images, "tensor": torch.from_numpy(images)}[kind]
-    with raising(DataError, "array-shape"):
-        scored(source, source)
+    color = np.repeat(images[..., None], 3, axis=3)
+    options = {"extractor": "pixels", "control": False, "intervals": False, "k": 3}
+    found, expected = (genpr.score(each[:30], each[30:], **options) for each in (images, color))
+    assert found.metrics == expected.metrics
+    assert genpr.score(source, source, **options).real.n == 60
 
 
 def test_missing_weights_of_fakes_are_reported_before_any_real_is_read(write_images, rng):
