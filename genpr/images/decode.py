@@ -321,7 +321,8 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
             _check_tiles(tiff_tile(data), size, name, policy)
             flags = {"multi-frame"} if tags[NEXT_PAGE] else set()
             flags |= {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set()
-            return pixels_of_values(values_of_tiff(data, tags, size, policy), policy, flags), flags
+            stored = values_of_tiff(ReadLimitedFile(data), tags, size, policy)
+            return pixels_of_values(stored, policy, flags), flags
     elif format_name == "JPEG XL":
         _check_size(jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes

@@ -137,8 +137,10 @@ def needs_tifffile(data: bytes, tags: dict[int, int], policy: DecodePolicy) -> b
     return form not in forms
 
 
-def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], policy: DecodePolicy) -> Values:
-    """The values of the first page of a TIFF with these checked tags, by tifffile."""
+def values_of_tiff(
+    opened: io.BytesIO, tags: dict[int, int], size: tuple[int, int], policy: DecodePolicy
+) -> Values:
+    """The values of the first page of an opened TIFF with these checked tags, by tifffile."""
     bits, samples = tags.get(formats.BITS, 1), tags.get(formats.SAMPLES, 1)
     compression, n_bits = tags.get(_COMPRESSION, 1), size[0] * size[1] * samples * bits
     is_known = compression in _COMPRESSIONS and bits in {8, 16, 32, 64}
@@ -151,7 +153,7 @@ def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], pol
     import tifffile
 
     logging.getLogger("tifffile").addHandler(logging.NullHandler())  # it would print about damaged tags
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
+    with tifffile.TiffFile(opened) as file:
         page: Any = file.pages.first
         found = page.imagewidth, page.imagelength, page.samplesperpixel, page.bitspersample, page.compression
         if found != (*size, samples, bits, compression) or page.imagedepth != 1:
@@ -160,7 +162,7 @@ def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], pol
             raise TooManyPiecesError
         pieces, sizes = zip(page.dataoffsets, page.databytecounts, strict=True), page.databytecounts
         is_short = compression == 1 and 8 * sum(sizes) < n_bits
-        if is_short or not all(size and start + size <= len(data) for start, size in pieces):
+        if is_short or not all(size and start + size <= len(opened.getbuffer()) for start, size in pieces):
             raise ValueError("a part of its pixels is missing")
         values: Values = page.asarray(maxworkers=1)
         return np.moveaxis(values, 0, -1) if page.planarconfig == 2 and samples > 1 else values

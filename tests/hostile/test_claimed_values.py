@@ -3,6 +3,7 @@
 import io
 import struct
 import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from raising import raised
 
 from genpr.errors import DataError, ImageError
 from genpr.features.source_features import open_input
+from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 
 pytest.importorskip("tifffile")
@@ -95,6 +97,18 @@ def test_repeated_tags_of_a_tiff_do_not_evade_the_limit(tmp_path):
                 "image-corrupt",
                 "image-too-large",
             }
+
+
+@pytest.mark.parametrize(("tag", "kind", "repeats"), [(33628, 4, 1), (317, 1, 3000), (700, 2, 3000)])
+def test_long_tags_of_a_tiff_are_read_in_bounded_time(tmp_path, tag, kind, repeats):
+    data, size = values_tiff(), 2**25
+    (page,) = struct.unpack("<I", data[4:8])
+    (count,) = struct.unpack("<H", data[page : page + 2])
+    added = struct.pack("<HHII", tag, kind, size // {4: 4}.get(kind, 1), page) * repeats
+    table = struct.pack("<H", count + repeats) + data[page + 2 : -4] + added + bytes(4)
+    body = data[:4] + struct.pack("<I", page + size) + data[8:page] + bytes(size)
+    with limited_effects(tmp_path, seconds=15, memory=2**29), suppress(ImageError):
+        decode(body + table, name="x", policy=DecodePolicy(**OPTIONS))
 
 
 def test_tiff_with_a_page_that_follows_itself_is_read_once(tmp_path):
