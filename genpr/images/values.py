@@ -87,9 +87,12 @@ def _levels(values: Values, policy: DecodePolicy, flags: set[str]) -> NDArray[np
 
 def values_of_pillow(image: Image.Image, policy: DecodePolicy) -> Values | None:
     """The values of a loaded image that are not converted to RGB; None for those that are."""
-    is_deep, is_plain = image.mode[0] in "FI", image.mode in {"L", "LA", "RGB", "RGBA", "CMYK"}
-    wanted = policy.reads_values and (is_deep or (policy.bands is not None and is_plain))
-    return np.asarray(image) if wanted else None
+    is_deep = image.mode[0] in "FI"
+    if not policy.reads_values or not (is_deep or policy.bands is not None):
+        return None
+    if not is_deep and image.mode not in {"L", "LA", "RGB", "RGBA", "CMYK"}:  # such as a palette
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return np.asarray(image)
 
 
 def values_of_npy(data: bytes) -> Values:

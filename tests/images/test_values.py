@@ -104,6 +104,12 @@ FILES = {
     "RGBA PNG": (encode(BYTES), BYTES[..., [3, 2, 1]], {"bands": (4, 3, 2)}),
     "one band": (encode(BYTES), levels(BYTES[..., 1], 0, 255), {"bands": "2"}),
 }
+PALETTE = Image.fromarray(BYTES[..., :3]).quantize(64)
+FILES["palette in another order"] = (
+    encode(PALETTE),
+    np.asarray(PALETTE.convert("RGB"))[..., ::-1],
+    {"bands": "3,2,1"},
+)
 SEVERAL = {"photometric": "minisblack"}
 for order in "<>":
     TIFFS = {
@@ -377,6 +383,8 @@ def test_missing_tifffile_is_named(monkeypatch):
     error = refused_image(tiff_of(COLOR, photometric="rgb"), **TWELVE)
     assert error.code == "image-values"
     assert "genpr[tiff]" in str(error)
+    "band of a palette": (encode(PALETTE), {"bands": "4,3,2"}),
+    "band of black and white": (encode(Image.new("1", (8, 8))), {"bands": "4,3,2"}),
     np.testing.assert_array_equal(decoded(gray_tiff(GRAY), **TWELVE).pixels, levels(GRAY))
 
 
