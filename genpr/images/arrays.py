@@ -60,7 +60,8 @@ def check_images(images: NDArray[Any] | Tensor, name: str, policy: DecodePolicy)
         needed = "a dense uint8 tensor with data (.to_dense(), .dequantize(), numpy.asarray)"
         raise DataError(f"{name} needs {needed}, got {kind_of(images)}", code="array-type", path=name)
     check_unmasked(images, name)
-    _check_layout(tuple(images.shape), str(images.dtype), name, policy, channels_first=is_tensor(images))
+    dtype = str(getattr(images.dtype, "name", images.dtype))  # without the order of bytes
+    _check_layout(tuple(images.shape), dtype, name, policy, channels_first=is_tensor(images))
     gray = images[:, None] if is_tensor(images) else images[..., None]
     return gray if images.ndim == 3 else images
 

@@ -503,6 +503,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_give_the_levels_of_their_values(tmp_path, name):
+    "big-endian array": (lambda _: FLOAT_STACK.astype(">f4"), FLOAT, FLOAT_GRAYS),
+    "data set of big-endian arrays": (lambda _: Items(FLOAT_STACK.astype(">f4")), FLOAT, FLOAT_GRAYS),
     make, choices, pixels = SOURCES[name]
     found = pixels_in(make(tmp_path), **choices)
     assert list(found) == [f"[{row}]" for row in range(len(pixels))]
