@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ MAX_PIXELS = 89_478_485
 _PREPARE = re.compile(r"(center-crop|square-crop|resize):([1-9][0-9]{0,4})")
 _MAX_SIDE = 8192
 MAX_BANDS = 16
+_LEAST = 1e-35  # width of a range, which float32 and its reciprocal can hold
 _BANDS = re.compile("N(,N,N)?".replace("N", "([1-9]|1[0-6])"))
 _CHOICES = ("prepare", "value_range", "bands")
 
@@ -114,7 +114,7 @@ def _parsed_ranges(given: object) -> tuple[tuple[float, float], ...]:
         ranges = tuple((float(low), float(high)) for low, high in np.reshape(parts, (-1, 2)))
     except (OverflowError, TypeError, ValueError):
         ranges = ()
-    if not ranges or not all(-math.inf < low < high < math.inf for low, high in ranges):
+    if not ranges or not all(_LEAST < high - low < 1 / _LEAST for low, high in ranges):
         needed = "the values of black and white, the lower first, such as 0:4095, or a pair for each band"
         raise _bad("value_range", needed, given)
     return ranges

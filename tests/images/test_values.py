@@ -319,7 +319,21 @@ def test_bands_of_one_meaning_have_one_record(given, text):
     [
         *(
             {"value_range": each}
-            for each in ("4095:0", "1:1", "0", "0:", "a:b", "0:nan", "0:inf", "", "0:1:2", 4095)
+            for each in (
+                "4095:0",
+                "1:1",
+                "0",
+                "0:",
+                "a:b",
+                "0:nan",
+                "0:inf",
+                "",
+                "0:1:2",
+                4095,
+                "0:1e-38",
+                "0:1e40",
+                "-1e308:1e308",
+            )
         ),
         *({"value_range": each} for each in ((1, 0), (0, 1, 2), [], [(0, 1), (1, 0), (0, 1)], "0:1,0:1")),
         *({"value_range": each} for each in ("p1:p99", "1%:99%", "p0.5:4095")),
