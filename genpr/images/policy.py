@@ -81,12 +81,12 @@ class DecodePolicy:
             found["ranges"] = ranges = _parsed_ranges(self.value_range)
             ends = [":".join(repr(end).removesuffix(".0") for end in each) for each in ranges]
             found["value_range"] = ",".join(ends)
-        if self.bands is not None and self.bands != "all":
+        if self.bands is not None:
             is_several = isinstance(self.bands, Iterable) and not isinstance(self.bands, str)
             found["bands"] = text = ",".join(map(str, self.bands)) if is_several else str(self.bands)
-            if not _BANDS.fullmatch(text):
+            if text != "all" and not _BANDS.fullmatch(text):
                 raise _bad("bands", "three numbers from 1 to 16 such as 4,3,2, one, or 'all'", self.bands)
-            found["chosen"] = tuple(int(number) - 1 for number in text.split(","))
+            found["chosen"] = () if text == "all" else tuple(int(each) - 1 for each in text.split(","))
         for name, value in found.items():
             object.__setattr__(self, name, value)
         if self.bands == "all" and self.preparation:

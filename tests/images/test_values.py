@@ -306,7 +306,8 @@ def test_ranges_of_one_meaning_have_one_record(given, text):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"), [("4,3,2", "4,3,2"), ([4, 3, 2], "4,3,2"), (7, "7"), ("all", "all")]
+    ("given", "text"),
+    [("4,3,2", "4,3,2"), ([4, 3, 2], "4,3,2"), (np.array([4, 3, 2]), "4,3,2"), (7, "7"), ("all", "all")],
 )
 def test_bands_of_one_meaning_have_one_record(given, text):
     policy = DecodePolicy(bands=given)
@@ -339,7 +340,21 @@ def test_bands_of_one_meaning_have_one_record(given, text):
         *({"value_range": each} for each in ("p1:p99", "1%:99%", "p0.5:4095")),
         *(
             {"bands": each}
-            for each in ("", "0", "1,2", "4,3,2,1", "17", "-1,2,3", "a", "1.5", [], [0, 1, 2], 0, True)
+            for each in (
+                "",
+                "0",
+                "1,2",
+                "4,3,2,1",
+                "17",
+                "-1,2,3",
+                "a",
+                "1.5",
+                [],
+                [0, 1, 2],
+                0,
+                True,
+                "None",
+            )
         ),
         {"bands": "1", "value_range": "0:1,0:1,0:1"},
         {"bands": "all", "prepare": "resize:8"},
