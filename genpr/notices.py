@@ -190,7 +190,7 @@ upscaled warning
     compare only with images of the same size
 decoded-differently warning
     the two sets were decoded with different options: reals with {real}, fakes with {fake}
-    embed both with the same --prepare, unless only one set needs it
+    embed both with the same options, unless only one set needs them
 multi-frame warning
     {count} of {total} {role} images are animated or multi-page; frame 0 was used
     split them into files if every frame is a sample

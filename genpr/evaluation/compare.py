@@ -19,7 +19,7 @@ from genpr.notices import Notice
 from genpr.storage import from_dict, open_regular
 from genpr.validation import check_flag
 
-_COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "pool")
+_COMPARED = ("extractor", "weights", "resize", "code", "variant", "k", "ties", "pool", "decoding")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _differences(
     ours, theirs = recipe_of(result), recipe_of(other)
     for metric in metrics:
         for key in _COMPARED:
-            here, there = ours[metric].get(key), theirs[metric].get(key)
+            here, there = (each[metric].get(key, "the default") for each in (ours, theirs))
             if here != there:
                 found.append(
                     f"{key} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"

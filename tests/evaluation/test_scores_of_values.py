@@ -171,6 +171,43 @@ def test_ragged_bands_are_errors_of_the_images_that_differ(tmp_path, skip):
         genpr.score(*folders, **options)
 
 
+def test_sets_of_other_numbers_of_bands_are_errors(tmp_path):
+    stacks = {n: (stack(0, 9, 12, n), stack(1, 9, 12, n)) for n in (5, 6)}
+    (real, fake), (_, other) = (
+        [folder_of(tmp_path, f"{n}-{side}", each, tiff) for side, each in enumerate(stacks[n])]
+        for n in (5, 6)
+    )
+    options = SOME | TWELVE | {"extractor": Spectral(), "bands": "all"}
+    with raising(FeatureError, "other-bands", "6"):
+        genpr.score(real, other, **options)
+    with raising(FeatureError, "other-bands", "6"):
+        genpr.score(real, fake, held_out=other, metrics=["c_t"], **(options | {"k": None}))
+    module = (
+        "class Mean:\n    dim = 5\n    def __call__(self, x):\n        return x.float().mean((2, 3))[:, :5]\n"
+    )
+    (tmp_path / "means.py").write_text(module)
+    files, extractor = [], f"{tmp_path / 'means.py'}:Mean"
+    for folder in (real, other):
+        files.append(str(folder) + ".safetensors")
+        choices = ["--bands", "all", "--value-range", "0:4095"]
+        assert run(["features", str(folder), files[-1], "--extractor", extractor, *choices, "--quiet"]) == 0
+    with raising(FeatureError, "other-bands", "6"):
+        genpr.score(*files, **(SOME | {"extractor": extractor}))
+
+
+def test_results_of_other_choices_are_not_alike(twelve):
+    (real, fake), _ = twelve
+    first, second, third = (
+        genpr.score(real, fake, **SOME, **choices)
+        for choices in (TWELVE, {"value_range": "0:3000"}, TWELVE | {"bands": "3,2,1"})
+    )
+    for other in (second, third):
+        with raising(DataError, "not-alike", "decoding"):
+            genpr.compare({"first": first, "other": other})
+        forced = genpr.compare({"first": first, "other": other}, force=True)
+        assert any("decoding" in difference for difference in forced.differences)
+
+
 def test_built_in_extractor_refuses_all_bands_before_images_are_read(tmp_path):
     bad = folder_of(tmp_path, "bad", stack(0, 9, 12, 5), lambda _: (b"", "tif"))
     for extractor in ("pixels", "gabor"):
