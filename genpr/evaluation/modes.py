@@ -16,7 +16,7 @@ from genpr.evaluation.reference import report_neighbors
 from genpr.evaluation.result import Identities
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.options import EmbedOptions, takes_options
-from genpr.features.source_features import check_same_weights, with_cpu_fallback
+from genpr.features.source_features import check_same_input, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import MissingKind, ModeCluster, Modes, RealKinds, modes_of
@@ -130,7 +130,7 @@ def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> 
         run.embed_real()
         plan = run.plans[0]
         reals, fakes = run.real[plan.own], run.embed(opened[1], "fake")[plan.own]
-        check_same_weights(reals, fakes)
+        check_same_input(reals, fakes)
         known = [
             images
             for each, side in zip(labels, (reals, fakes), strict=True)

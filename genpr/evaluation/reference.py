@@ -37,7 +37,7 @@ from genpr.evaluation.result import (
 from genpr.features.extractor import ExtractorInfo, check_same_extractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import StageProgress
-from genpr.features.source_features import Embedder, SourceFeatures, check_same_weights
+from genpr.features.source_features import Embedder, SourceFeatures, check_same_input
 from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 from genpr.images.policy import choices_in
 from genpr.images.source import choose_rows
@@ -88,6 +88,7 @@ class Reference:
         self._notices: tuple[Notice, ...] = ()
         if held_out is not None:
             kept = held_out[plan.own]
+            check_same_input(real[plan.own], kept)
             self._held_out_summary = SideSummary.from_features(kept)
             self._notices = (*decoding_notices("held-out", kept), *kept.notices)
         self._fits: dict[int | None, tuple[FeatureSet, NeighborMetrics]] = {}
@@ -173,7 +174,7 @@ class Reference:
         plan, most = self.plan, self.plan.needs["fake"].most
         fakes = fake if most is None else fake.limited_to(most)
         for extractor in plan.needs["real"].extractors:
-            check_same_weights(self.real[extractor], fakes[extractor])
+            check_same_input(self.real[extractor], fakes[extractor])
         if plan.statistics is not None:
             self._check_fakes(fakes, plan.statistics, plan.given)
         beside, given = None, dict[str, FeatureMoments]()

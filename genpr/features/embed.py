@@ -153,6 +153,8 @@ def embed_source(
             (bad_images or BadImagePolicy()).check(bad, total=n, source=source.name)
         features = embedded.feature_set(source.name, extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
+        if policy.bands == "all":
+            decoder["n_bands"] = _same_bands(communicator, run.bands, source.name)
         others = getattr(source, "passed_over", {})
         sets.append(replace(features, seconds=seconds, decoder=decoder, passed_over=others))
     return sets
@@ -166,6 +168,15 @@ def _processes(
         is_large = usable_cores() >= _MIN_CORES and (rows or 0) >= _MIN_IMAGES
         workers = default_threads() if is_large and any(run.is_on_gpu for run in runs) else 0
     return workers if source.is_in_files else 0
+
+
+def _same_bands(communicator: Communicator, own: int, name: str) -> str:
+    """The number of bands of the images of all ranks, of which some may have no images."""
+    found = sorted({*communicator.all_gather_object(own, "number of bands")} - {0})
+    if len(found) > 1:
+        text = f"the images of {printable(name)} have {found[0]} and {found[-1]} bands; choose bands that all have"
+        raise DataError(text, code="other-bands", path=name)
+    return str(*found)
 
 
 def _report(progress: Progress, total: int | None, size: int, number: int) -> None:
@@ -488,7 +499,7 @@ class ExtractorRun:
             else:
                 self.reader = Reader(partial(prepare_decoded, prepare), cache, is_portable)
         self.is_on_gpu = self.device.type == "cuda"
-        self._bands = 0  # of the first image
+        self.bands = 0  # of the first image
         self.runs_in_threads = self.device.type == "cpu" and getattr(extractor, "thread_safe", False)
         self.embedded = EmbeddedImages(empty_rows(rows, extractor.dim, torch.float32))
         # Before the pass, until they are compared.
@@ -496,10 +507,10 @@ class ExtractorRun:
 
     def add(self, image: LoadedImage) -> list[_Row]:
         """Record the next image; return a batch to embed, of one image size unless sizes are mixed, or an empty list."""
-        if image.bands and image.bands != (self._bands or image.bands):
-            text = f"{image.name}: it has {image.bands} bands, but images before it have {self._bands}"
+        if image.bands and image.bands != (self.bands or image.bands):
+            text = f"{image.name}: it has {image.bands} bands, but images before it have {self.bands}"
             image = image.unusable(ImageError(text, code="image-values", path=image.name))
-        self._bands = self._bands or image.bands
+        self.bands = self.bands or image.bands
         row = self.embedded.add(image)
         if image.pixels is None:
             return []

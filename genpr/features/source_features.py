@@ -130,8 +130,12 @@ def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
-def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
-    """Raise an error if the weights of the extractor changed between the two sets, as in a training loop."""
+def check_same_input(real: FeatureSet, fake: FeatureSet) -> None:
+    """Raise an error if the sets differ in bands, or the weights of the extractor changed between them, as in a training loop."""
+    ours, theirs = (each.decoder.get("n_bands", "3") for each in (real, fake))
+    if real.decoder and fake.decoder and ours != theirs:
+        text = f"the images of {printable(real.source)} have {ours} bands, but those of {printable(fake.source)} have {theirs}"
+        raise FeatureError(f"{text}; choose bands that both have", code="other-bands")
     if real.extractor is None or fake.extractor is None:
         return
     hashes = {real.extractor.weights_sha256, fake.extractor.weights_sha256}
@@ -186,6 +190,10 @@ class Embedder:
             decoding = replace(decoding, value_range=None, bands=None)  # a generator gives RGB
         source = images.source if limit is None else subset(images.source, limit, options.seed)
         for keys in groups:
+            if options.bands == "all" and isinstance(keys[0], str) and network_module(keys[0]):
+                raise UsageError(
+                    "bands = 'all' needs a custom extractor; choose three bands", code="bad-option"
+                )
             extractor = self.load(keys)
             parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
             cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
@@ -346,8 +354,6 @@ def source_features(
             text = "the reference statistics do not name their extractor; declare it with --extractor"
             raise FeatureError(text, code="unlabeled-features", path=opened.source.name)
         check_known_number(opened, role, minimum)
-        if options.bands == "all" and any(isinstance(key, str) and network_module(key) for key in wanted):
-            raise UsageError("bands = 'all' needs a custom extractor; choose three bands", code="bad-option")
         if options.weights is not None:
             check_weights_used([*wanted, *elsewhere], options.weights)
         sets = _embedded(embedder, opened, role, group_by_network(wanted), limit) if wanted else {}

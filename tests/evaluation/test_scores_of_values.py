@@ -11,7 +11,7 @@ from raising import raising
 
 import genpr
 from genpr.cli.main import run
-from genpr.errors import BadImagesError, DataError, UsageError
+from genpr.errors import BadImagesError, DataError, FeatureError, UsageError
 from genpr.evaluation.result import recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.report.score_page import evidence_report

@@ -383,6 +383,8 @@ UNREADABLE = {
     "16-bit without a range": (png_16bit_rgb(COLOR), {"bands": "3,2,1"}),
     "band out of range": (BANDS, TWELVE | {"bands": "6,1,1"}),
     "band of gray": (encode(GRAY), TWELVE | {"bands": "2"}),
+    "band of a palette": (encode(PALETTE), {"bands": "4,3,2"}),
+    "band of black and white": (encode(Image.new("1", (8, 8))), {"bands": "4,3,2"}),
     "bands without a choice": (BANDS, TWELVE),
     "TIFF bands without a choice": (tiff_of(BANDS, photometric="minisblack", planarconfig="contig"), TWELVE),
     "two bands": (BANDS[..., :2], TWELVE),
@@ -412,8 +414,6 @@ def test_missing_tifffile_is_named(monkeypatch):
     error = refused_image(tiff_of(COLOR, photometric="rgb"), **TWELVE)
     assert error.code == "image-values"
     assert "genpr[tiff]" in str(error)
-    "band of a palette": (encode(PALETTE), {"bands": "4,3,2"}),
-    "band of black and white": (encode(Image.new("1", (8, 8))), {"bands": "4,3,2"}),
     np.testing.assert_array_equal(decoded(gray_tiff(GRAY), **TWELVE).pixels, levels(GRAY))
 
 
@@ -503,6 +503,8 @@ SOURCES = {
     "array (n, h, w, 3)": (lambda _: COLORS[..., [3, 2, 1]], TWELVE, CHOSEN),
     "array (n, h, w, 5)": (lambda _: COLORS, THREE, CHOSEN),
     "float array": (lambda _: FLOAT_STACK, FLOAT, FLOAT_GRAYS),
+    "big-endian array": (lambda _: FLOAT_STACK.astype(">f4"), FLOAT, FLOAT_GRAYS),
+    "data set of big-endian arrays": (lambda _: Items(FLOAT_STACK.astype(">f4")), FLOAT, FLOAT_GRAYS),
     "tensor (n, h, w)": (lambda _: torch.from_numpy(FLOAT_STACK), FLOAT, FLOAT_GRAYS),
     "tensor (n, 1, h, w)": (lambda _: torch.from_numpy(FLOAT_STACK[:, None]), FLOAT, FLOAT_GRAYS),
     "tensor (n, 5, h, w)": (lambda _: torch.from_numpy(COLORS.astype(np.int32)).permute(0, 3, 1, 2), THREE, CHOSEN),
@@ -532,8 +534,6 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_give_the_levels_of_their_values(tmp_path, name):
-    "big-endian array": (lambda _: FLOAT_STACK.astype(">f4"), FLOAT, FLOAT_GRAYS),
-    "data set of big-endian arrays": (lambda _: Items(FLOAT_STACK.astype(">f4")), FLOAT, FLOAT_GRAYS),
     make, choices, pixels = SOURCES[name]
     found = pixels_in(make(tmp_path), **choices)
     assert list(found) == [f"[{row}]" for row in range(len(pixels))]
