@@ -80,6 +80,11 @@ FILES = {
     ),
     "PGM of 12 bits": (pnm("P5", GRAY, 4095), levels(GRAY), TWELVE),
     "PGM of 16 bits": (pnm("P5", GRAY, 65535), levels(GRAY), TWELVE),
+    "PGM of a high and odd maximum": (
+        pnm("P5", 59999 - GRAY // 16, 59999),
+        levels(59999 - GRAY // 16, 59744, 59999),
+        {"value_range": "59744:59999"},
+    ),
     "PGM of an odd maximum": (
         pnm("P5", np.minimum(GRAY, 999), 999),
         levels(np.minimum(GRAY, 999), 0, 999),
@@ -255,7 +260,8 @@ def test_floats_become_the_levels_of_image_range_to_the_bit(span, kind):
 
 
 def test_doubles_and_long_integers_are_converted_in_double_precision():
-    for values in (10.0**9 + GRAY, 10**9 + GRAY.astype(np.int64)):
+    for kind in (np.float64, np.int64, np.int32, np.uint32):
+        values = 10**9 + GRAY.astype(kind)
         found = decoded(values, value_range=(10**9, 10**9 + 4095)).pixels
         np.testing.assert_array_equal(found, levels(GRAY))
 
@@ -270,7 +276,7 @@ def test_array_files_are_read_in_parts_that_do_not_show(tmp_path):
 
 
 def test_large_images_are_converted_in_parts_that_do_not_show():
-    values = RNG.integers(0, 4096, (1500, 1100)).astype(np.uint16)
+    values = RNG.integers(0, 4096, (1025, 1024)).astype(np.uint16)  # a row more than a part
     np.testing.assert_array_equal(decoded(values, **TWELVE).pixels, levels(values))
 
 
