@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from raising import raising
 
 import genpr
 from genpr.cli.main import run
+from genpr.distributed import Communicator
 from genpr.errors import BadImagesError, DataError, FeatureError, UsageError
 from genpr.evaluation.result import recipe_of
 from genpr.images.datasets import CountedBatches
@@ -193,6 +195,21 @@ def test_sets_of_other_numbers_of_bands_are_errors(tmp_path):
         assert run(["features", str(folder), files[-1], "--extractor", extractor, *choices, "--quiet"]) == 0
     with raising(FeatureError, "other-bands", "6"):
         genpr.score(*files, **(SOME | {"extractor": extractor}))
+
+
+@pytest.mark.parametrize(("other", "is_error"), [(6, True), (5, False), (0, False)])
+def test_images_of_another_rank_need_the_same_number_of_bands(tmp_path, monkeypatch, other, is_error):
+    sides = [folder_of(tmp_path, f"side{n}", stack(n, 9, 12, 5), tiff) for n in range(2)]
+    gather = Communicator.all_gather_object
+
+    def of_two(self, value, what="object"):
+        found = gather(self, value, what)
+        return [*found, other] if what == "number of bands" else found
+
+    monkeypatch.setattr(Communicator, "all_gather_object", of_two)
+    options = SOME | TWELVE | {"extractor": Spectral(), "bands": "all"}
+    with raising(DataError, "other-bands", "6") if is_error else nullcontext():
+        assert genpr.score(*sides, **options).fake.decoder["n_bands"] == "5"
 
 
 def test_results_of_other_choices_are_not_alike(twelve):
