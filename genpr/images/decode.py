@@ -35,7 +35,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from genpr.errors import GenprError, ImageError
+from genpr.errors import GenprError, ImageError, short
 from genpr.images.formats import (
     BITS,
     JPEG_END,
@@ -47,6 +47,7 @@ from genpr.images.formats import (
     SAFE_PILLOW,
     SEPARATE_PLANES,
     TIFF_LAYOUT,
+    ReadLimitedFile,
     TooManyPiecesError,
     UnsupportedImageError,
     avif_without_exif,
@@ -82,9 +83,6 @@ _MIN_PASS_PIXELS = 2**12  # pixels that a pass over a smaller JPEG counts as, fo
 _MIN_TILE_PIXELS = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost
 _MAX_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
-_MAX_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
-_READ_AGAIN = 4  # times that the same bytes may be read on average, in addition to these:
-_BYTES_READ = 2**26
 _PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Python, one value after another
 _MAX_PYTHON_PIXELS = 2**20  # decoded in about a second
 _MAX_COMMENTS = 1000  # of a GIF, and of a plain PPM, of which Pillow copies a block for each
@@ -142,29 +140,6 @@ class PillowGuard:
 
 
 pillow_guard = PillowGuard()
-
-
-class ReadLimitedFile(io.BytesIO):
-    """A file for Pillow's parsers that limits the number of reads and the bytes read.
-
-    `read` raises `TooManyPiecesError`, which is not an `OSError`, because Pillow ignores those as damaged metadata.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._reads_left = _MAX_READS
-        self._bytes_left = _BYTES_READ + _READ_AGAIN * len(data)
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read as `io.BytesIO` does, within the limits."""
-        data = super().read(size)
-        self._reads_left -= 1
-        self._bytes_left -= len(data)
-        if self._reads_left < 0:
-            raise TooManyPiecesError(f"it is read in more than {_MAX_READS:,} pieces")
-        if self._bytes_left < 0:
-            raise TooManyPiecesError("many of its parts refer to the same bytes")
-        return data
 
 
 class _GifWithoutComments(GifImageFile):
@@ -300,7 +275,7 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
         except Image.DecompressionBombError as error:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
         except Exception as error:  # damaged files make plugins raise almost any error
-            reason = str(error) or type(error).__name__
+            reason = short(str(error), 200) or type(error).__name__  # which may repeat a part of the file
             if reason.startswith("Unsupported"):  # such as "Unsupported BMP compression (4)"
                 raise _error(name, f"{reason}; convert it to PNG", "image-unsupported") from error
             raise _error(name, f"{damage} ({reason})", "image-corrupt") from error
@@ -321,8 +296,7 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
             _check_tiles(tiff_tile(data), size, name, policy)
             flags = {"multi-frame"} if tags[NEXT_PAGE] else set()
             flags |= {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set()
-            stored = values_of_tiff(ReadLimitedFile(data), tags, size, policy)
-            return pixels_of_values(stored, policy, flags), flags
+            return pixels_of_values(values_of_tiff(data, tags, size, policy), policy, flags), flags
     elif format_name == "JPEG XL":
         _check_size(jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes

@@ -7,6 +7,7 @@ archive are images.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from typing import Literal
@@ -142,6 +143,9 @@ PLUGINS = {
 # Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many pieces. Image files have
 # dozens of pieces, and at most one per few hundred bytes of pixels.
 MAX_PNG_PROFILES = 100  # each of which Pillow decompresses, to a megabyte at most
+_MAX_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
+_READ_AGAIN = 4  # times that the same bytes may be read on average, in addition to these:
+_BYTES_READ = 2**26
 MAX_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
 
 _MARKER = re.compile(rb"\xff([^\0\xff])")  # after any number of fill bytes
@@ -182,6 +186,29 @@ class TooManyPiecesError(Exception):
 
     def __init__(self, reason: str = f"it is made of more than {MAX_PIECES:,} pieces") -> None:
         super().__init__(reason)
+
+
+class ReadLimitedFile(io.BytesIO):
+    """A file for Pillow's parsers that limits the number of reads and the bytes read.
+
+    `read` raises `TooManyPiecesError`, which is not an `OSError`, because Pillow ignores those as damaged metadata.
+    """
+
+    def __init__(self, data: bytes, most: int = 0) -> None:
+        super().__init__(data)
+        self._reads_left = _MAX_READS
+        self.bytes_left = most or _BYTES_READ + _READ_AGAIN * len(data)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as `io.BytesIO` does, within the limits."""
+        data = super().read(size)
+        self._reads_left -= 1
+        self.bytes_left -= len(data)
+        if self._reads_left < 0:
+            raise TooManyPiecesError(f"it is read in more than {_MAX_READS:,} pieces")
+        if self.bytes_left < 0:
+            raise TooManyPiecesError("many of its parts refer to the same bytes")
+        return data
 
 
 _ACCEPTED = re.compile(

@@ -14,7 +14,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from genpr.images import formats
 from genpr.images.arrays import read_header
-from genpr.images.formats import TooManyPiecesError, UnsupportedImageError
+from genpr.images.formats import ReadLimitedFile, TooManyPiecesError, UnsupportedImageError
 from genpr.images.policy import MAX_BANDS, DecodePolicy
 
 Values = NDArray[Any]
@@ -25,6 +25,7 @@ _GRAY, _RGB, _SEPARATED = 1, 2, 5
 _COMPRESSIONS = {1, 5, 8, 32773, 32946, 50000}
 _BITS_PER_PIXEL = 64  # four bands of 16 bits, and more of smaller images
 _PART = 2**20  # values that are converted at once
+_TAG_BYTES = 2**23  # that tifffile reads, and turns into objects of eight times the size
 _DARK = 16  # the level of 4095 in a range of 16 bits
 
 
@@ -140,10 +141,8 @@ def needs_tifffile(data: bytes, tags: dict[int, int], policy: DecodePolicy) -> b
     return form not in forms
 
 
-def values_of_tiff(
-    opened: io.BytesIO, tags: dict[int, int], size: tuple[int, int], policy: DecodePolicy
-) -> Values:
-    """The values of the first page of an opened TIFF with these checked tags, by tifffile."""
+def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], policy: DecodePolicy) -> Values:
+    """The values of the first page of a TIFF with these checked tags, by tifffile."""
     bits, samples = tags.get(formats.BITS, 1), tags.get(formats.SAMPLES, 1)
     compression, n_bits = tags.get(_COMPRESSION, 1), size[0] * size[1] * samples * bits
     is_known = compression in _COMPRESSIONS and bits in {8, 16, 32, 64}
@@ -156,6 +155,7 @@ def values_of_tiff(
     import tifffile
 
     logging.getLogger("tifffile").addHandler(logging.NullHandler())  # it would print about damaged tags
+    opened = ReadLimitedFile(data, _TAG_BYTES)
     with tifffile.TiffFile(opened) as file:
         page: Any = file.pages.first
         found = page.imagewidth, page.imagelength, page.samplesperpixel, page.bitspersample, page.compression
@@ -165,7 +165,8 @@ def values_of_tiff(
             raise TooManyPiecesError
         pieces, sizes = zip(page.dataoffsets, page.databytecounts, strict=True), page.databytecounts
         is_short = compression == 1 and 8 * sum(sizes) < n_bits
-        if is_short or not all(size and start + size <= len(opened.getbuffer()) for start, size in pieces):
+        if is_short or not all(size and start + size <= len(data) for start, size in pieces):
             raise ValueError("a part of its pixels is missing")
+        opened.bytes_left += 4 * len(data)  # beside the tags
         values: Values = page.asarray(maxworkers=1)
         return np.moveaxis(values, 0, -1) if page.planarconfig == 2 and samples > 1 else values
