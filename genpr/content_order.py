@@ -45,6 +45,24 @@ def random_order(features: Tensor) -> Tensor:
     return order[torch.from_numpy(np.argsort(draws, kind="stable"))]
 
 
+def random_halves(features: Tensor, groups: Tensor | None) -> list[Tensor]:
+    """Two disjoint halves of rows (n, d), ascending, that depend on their content alone; the first has the extra row.
+
+    Rows of one of the `groups` (n,), numbered from 0, are in the same half, and the sizes are as equal as this allows.
+    """
+    import torch
+
+    if groups is None:
+        return [rows.sort().values for rows in random_order(features).tensor_split(2)]
+    numbers, order = groups.numpy(), content_order(features).numpy()
+    known, first = np.unique(numbers[order], return_index=True)
+    shuffled = known[np.argsort(np.random.PCG64(1).random_raw(len(order))[first])]
+    ends = np.bincount(numbers)[shuffled].cumsum()
+    count = 1 + np.abs(2 * ends - len(order)).argmin()
+    is_first = np.isin(numbers, shuffled[:count])
+    return [torch.from_numpy(part.nonzero()[0]) for part in (is_first, ~is_first)]
+
+
 def content_hash(content: Tensor) -> str:
     """A checksum of a tensor on any device, with its type and shape."""
     checksum = zlib.crc32(content.detach().cpu().contiguous().numpy().data)

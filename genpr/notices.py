@@ -72,6 +72,9 @@ class-ordered-samples warning
 vendi-not-converged note
     vendi of {n} fakes grows with their number and may not have converged below {needed} (arXiv:2410.21719)
     compare it only at equal numbers of images, or score at least {needed}
+grouped-images note
+    {sides} are not independent: intervals come from halves of their groups, the control splits no group, and metrics have no null
+    compare values with real v. real, and only with scores of the same grouping
 no-intervals note
     no interval for {names}: {reason}
     {remedy}; --no-intervals disables all intervals

@@ -10,6 +10,7 @@ from typing import Any, Literal, Unpack
 from genpr.distributed import current_communicator
 from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
+from genpr.evaluation.labels import GROUPS_HINT, SourceLabels, check_groups, in_groups
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
@@ -123,6 +124,7 @@ class ScoreRun:
         self.options = with_pinned(choices)  # before anything is opened
         self.embedder = Embedder(self.options)
         self.opened = open_input(real, "real", self.options.decoding)
+        self._groups(self.opened, "real")
         self.plans = [ScorePlan.from_options(self.opened, each) for each in choices]
         self.labels: LabelConfig | None = None
         self._opened_held_out: OpenedInput | None = None
@@ -139,6 +141,7 @@ class ScoreRun:
     def open_fake(self, fake: object) -> OpenedInput:
         """Open a fake set, and raise all errors that can be found before it is embedded."""
         opened = open_input(fake, "fake", self.options.decoding)
+        self._groups(opened, "fake")
         if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
             check_same_kind(self.opened, opened)
         if self.labels is not None:
@@ -175,7 +178,7 @@ class ScoreRun:
         if role == "real" and isinstance(opened, OpenedImages):
             require_all_weights(elsewhere, self.options)  # before any image is embedded
         embedder = self.embedder if cache is None else self.embedder.with_options(cache=cache)
-        return source_features(
+        features = source_features(
             opened,
             role,
             embedder,
@@ -185,6 +188,20 @@ class ScoreRun:
             declared=declared,
             elsewhere=elsewhere,
         )
+        groups = self._groups(opened, role)
+        if groups is None:
+            return features
+        return replace(features, data={key: in_groups(each, groups) for key, each in features.items()})
+
+    def _groups(self, opened: OpenedInput, role: str) -> SourceLabels | None:
+        """The groups of dependent images of a source, checked as far as names are known; None if all are independent."""
+        given = self.options.fake_groups if role == "fake" else self.options.real_groups
+        if given is None:
+            return None
+        groups = SourceLabels.open(given, opened, role, self.options.bad_images, hint=GROUPS_HINT)
+        if groups.named is not None:
+            check_groups(groups.named)
+        return groups
 
     def fit(self, index: int = 0) -> None:
         """Fit the reals to one of the plans."""

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
+import torch
 
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
@@ -49,6 +50,9 @@ _FORMAT = TableFormat(
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders with fewer images are not used as classes
 LABELS_HINT = "give them with real_labels and fake_labels (--real-labels, --fake-labels)"
+GROUPS_HINT = (
+    "give groups in one of these forms with real_groups and fake_groups (--real-groups, --fake-groups)"
+)
 
 Label = str | None  # the label of one image; None without one
 
@@ -319,10 +323,10 @@ def class_order(label: str) -> tuple[bool, int, str]:
     return not is_number, len(label) if is_number else 0, label
 
 
-def check_complete(images: LabeledImages, policy: BadImagePolicy) -> LabeledImages:
+def check_complete(images: LabeledImages, policy: BadImagePolicy, hint: str = LABELS_HINT) -> LabeledImages:
     """The images; an error if none has a class ("no-labels"), or fewer than the policy requires ("unlabeled")."""
     if not images.rows:
-        raise DataError(f"labels are needed, but {images}; {LABELS_HINT}", code="no-labels")
+        raise DataError(f"labels are needed, but {images}; {hint}", code="no-labels")
     few = images.unlabeled
     if not few or (policy.action == "skip" and len(few) / len(images.labels) <= policy.max_share):
         return images
@@ -355,6 +359,7 @@ class SourceLabels:
     policy: BadImagePolicy  # whether images without a label may be left out
     labels: Labels | None  # None for a source that states that it has none
     is_guess: bool = False  # whether they are sub-folders that the user did not declare as classes
+    hint: str = LABELS_HINT
 
     @classmethod
     def open(
@@ -365,6 +370,7 @@ class SourceLabels:
         policy: BadImagePolicy,
         *,
         is_optional: bool = False,
+        hint: str = LABELS_HINT,
     ) -> Self:
         """The given labels, or those in the source, by `open_labels`."""
         try:
@@ -374,7 +380,7 @@ class SourceLabels:
                 raise
             return cls(role, opened, policy, None)  # stated by a dataset.json
         is_guess = is_optional and given is None and isinstance(labels, FolderLabels)
-        return cls(role, opened, policy, labels, is_guess)
+        return cls(role, opened, policy, labels, is_guess, hint)
 
     @cached_property
     def named(self) -> LabeledImages | None:
@@ -385,7 +391,7 @@ class SourceLabels:
         source = self.opened.source if isinstance(self.opened, FeatureSet) else self.opened.source.name
         matched = labels_of(self.labels, names, range(len(names)), len(names))
         return check_complete(
-            LabeledImages(self.role, source, self.labels.origin, names, matched), self.policy
+            LabeledImages(self.role, source, self.labels.origin, names, matched), self.policy, self.hint
         )
 
     def match(self, features: FeatureSet) -> LabeledImages | None:
@@ -407,13 +413,29 @@ class SourceLabels:
         images = LabeledImages(self.role, features.source, labels.origin, names, found, notices)
         if self.is_guess:
             return images if look_like_classes(found) else None
-        return check_complete(images, self.policy)
+        return check_complete(images, self.policy, self.hint)
 
     def match_all(self, features: FeatureSet) -> LabeledImages:
         """The same for labels that are not optional."""
         images = self.match(features)
         assert images is not None
         return images
+
+
+def check_groups(images: LabeledImages) -> None:
+    """Raise an error for images that are all in one group, which have no independent halves ("one-group")."""
+    if len(images.rows) + len(images.unlabeled) < 2:
+        text = f"groups of dependent images need at least two of them, but {images}; leave the groups out if images are independent"
+        raise DataError(text, code="one-group", path=images.source)
+
+
+def in_groups(features: FeatureSet, groups: SourceLabels) -> FeatureSet:
+    """The features with the groups of their images; an image without one is by itself."""
+    found, numbers = groups.match_all(features), dict[object, int]()
+    check_groups(found)
+    keys = [row if label is None else label for row, label in enumerate(found.labels)]
+    rows = torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys])
+    return replace(features, groups=rows, notices=(*features.notices, *found.notices))
 
 
 def look_like_classes(folders: Sequence[Label]) -> bool:

@@ -27,6 +27,7 @@ from genpr.metrics.modes import MissingKind, RealKinds
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_images
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
 from genpr.metrics.suspects import ManifoldDiagnostics
+from genpr.metrics.uncertainty import MIN_UNITS
 from genpr.notices import Notice, notice
 
 SMALL = 1000  # images, below which metrics depend strongly on their number
@@ -114,7 +115,7 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
     if len(overlap) > 1 and not any(overlap.values()) and not is_explained:
         notices.insert(0, notice("no-overlap", names=", ".join(overlap)))
     of_precision = metrics.get(precision.name)
-    if of_precision is not None and (null := of_precision.null) is not None and null < _LOW_NULL:
+    if of_precision is not None and (null := of_precision.known_null) is not None and null < _LOW_NULL:
         notices.append(notice("low-null", null=f"{null:.2f}"))
     chunk = plan.protocol.inception_score_split_size
     if chunk is not None and INCEPTION_SCORE.name in metrics:
@@ -127,6 +128,13 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         given = [each for each in (plan.statistics, evidence.statistics) if each and not each.decoder]
         rule = f"{name.replace('_', '-')} {choice}"
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
+    grouped = [
+        f"{side.n:,} {role} images in {side.n_groups:,} groups"
+        for role, side in zip(("real", "fake"), evidence.sides, strict=True)
+        if side.n_groups is not None
+    ]
+    if grouped:
+        notices.append(notice("grouped-images", sides=" and ".join(grouped)))
     if evidence.neighbors is not None and evidence.neighbors.missing_intervals:
         smaller = min(len(reals), n_fake)
         notices += interval_notices(evidence.neighbors.missing_intervals, plan.ks, smaller)
@@ -288,6 +296,10 @@ def interval_notices(
         "memory": (
             "there is too little memory for the neighbor list of each image",
             "raise --max-memory, free memory, or score fewer images",
+        ),
+        "groups": (
+            f"groups of dependent images count as fewer than {MIN_UNITS} of one size",
+            "score images of more groups",
         ),
     }
     notices = []

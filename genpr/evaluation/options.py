@@ -101,6 +101,8 @@ class ScoreKeywords(EmbedKeywords, total=False):
     held_out: object
     reference_statistics: str | os.PathLike[str] | ReferenceStatistics | None
     labels: LabelOptions | None
+    real_groups: object
+    fake_groups: object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,27 @@ class ScoreOptions(EmbedOptions):
         "and `Result.labels`.",
         in_cli=False,
     )
+    real_groups: object = option(
+        None,
+        "Groups of reals that are not independent, such as slices of a volume or frames of a video: folders, or a file as for "
+        "--real-labels. Intervals come from halves of groups, the control splits no group, and metrics have no null.",
+        group="inputs",
+        unset="each image is independent",
+        metavar="FILE",
+    )
+    fake_groups: object = option(
+        None,
+        "Groups of fakes that are not independent, in the same forms.",
+        group="inputs",
+        unset="each image is independent",
+        metavar="FILE",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.labels is not None and (self.real_groups, self.fake_groups) != (None, None):
+            text = "intervals of label metrics need independent images; leave out either the groups or the labels"
+            raise UsageError(text, code="bad-option")
 
 
 class StatisticsKeywords(EmbedKeywords, total=False):

@@ -225,8 +225,13 @@ class Reference:
                 with machine:
                     for name, reals in self._distances.items():
                         ours, theirs = self._given.get(name), (given or {}).get(name)
-                        fakes = fake[plan.extractors[name]].features if theirs is None else theirs
-                        value = DISTRIBUTIONS[name].compute(reals, fakes, self._options)
+                        of_reals, of_fakes = self.real.get(plan.extractors[name]), fake[plan.extractors[name]]
+                        fakes = of_fakes.features if theirs is None else theirs
+                        options = replace(
+                            self._options,
+                            groups=(None if of_reals is None else of_reals.groups, of_fakes.groups),
+                        )
+                        value = DISTRIBUTIONS[name].compute(reals, fakes, options)
                         variant = _as_given(ours, theirs) or value.variant
                         found[name] = asdict(replace(value, variant=variant))
                 return found
@@ -240,7 +245,7 @@ class Reference:
             fakes, seed = fake[plan.own], self.embedder.options.seed
             limit, reals, fitted = self._fitted_neighbors(len(self.real[plan.own]), len(fakes))
             counted = reals, fakes if limit is None else _chosen(fakes, limit, seed)
-            neighbors = fitted.score(counted[1].features, self._progress)
+            neighbors = fitted.score(counted[1].features, self._progress, groups=counted[1].groups)
             values |= neighbors.values
             if limit is not None:
                 variant = f"{limit:,} images of each side, drawn with seed {seed}"
@@ -276,6 +281,7 @@ class Reference:
                 seed=seed,
                 device=self.embedder.device,
                 progress=self._progress,
+                groups=reals.groups,
             )
             self._fits[limit] = reals, fitted
         return limit, *self._fits[limit]

@@ -83,17 +83,22 @@ class SideSummary:
     decoder: Mapping[str, str]
     seconds: float  # time to embed
     content: str  # sha256 of the contents of all images (or feature rows), independent of order and names
-    order: str  # the same in the order of the rows, which determines the halves of intervals
+    order: (
+        str  # the same in the order of the rows, and of their groups, which determine the halves of intervals
+    )
     # the kind of its rows: "images", or "prompts" or "texts" for expectations
     what: str = "images"
     # files in a folder or archive that are no images, by suffix, "hidden", "link", "none" or "other"
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    n_groups: int | None = None  # groups of dependent images; None if all images are independent
 
     @classmethod
     def from_features(cls, features: FeatureSet, identities: Identities | None = None) -> SideSummary:
         """The summary of an embedded or loaded source, whose rows are hashed unless their `identities` are given."""
         known = Identities.from_features(features) if identities is None else identities
-        order = hashlib.sha256(b"".join(known.rows)).hexdigest()
+        groups = features.groups
+        of_groups = b"" if groups is None else groups.numpy().tobytes()
+        order = hashlib.sha256(b"".join(known.rows) + of_groups).hexdigest()
         content = hashlib.sha256(b"".join(sorted(known.rows))).hexdigest()
         if features.statistics is not None:
             content = order = features.statistics.content
@@ -110,6 +115,7 @@ class SideSummary:
             content=content,
             order=order,
             passed_over=features.passed_over,
+            n_groups=None if groups is None else int(groups.max()) + 1,
         )
 
 

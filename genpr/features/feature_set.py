@@ -121,6 +121,8 @@ class FeatureSet:
     shard: ShardInfo | None = None  # position of a shard; None for a whole source
     passed_over: Mapping[str, int] = field(default_factory=dict)  # other files in the source, by suffix
     statistics: ReferenceStatistics | None = None  # replaces the rows of reals with statistics only
+    # int64 (n,), numbers from 0 of groups of dependent images, such as slices of a volume; None if all are independent
+    groups: Tensor | None = None
 
     @classmethod
     def without_rows(cls, statistics: ReferenceStatistics) -> FeatureSet:
@@ -143,6 +145,7 @@ class FeatureSet:
             names=tuple(map(self.name_of, rows.tolist())),
             identities=None if self.identities is None else self.identities[rows],
             n_decoded=self.n_decoded or len(self),
+            groups=None if self.groups is None else torch.unique(self.groups[rows], return_inverse=True)[1],
         )
 
     def split(self, parts: Sequence[ExtractorInfo]) -> list[FeatureSet]:

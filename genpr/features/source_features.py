@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genpr import __version__
-from genpr.content_order import content_hash, random_order
+from genpr.content_order import content_hash, random_halves
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError, count_of
 from genpr.features.cache import FeatureCache, JoinedCache
@@ -308,11 +308,11 @@ class SourceFeatures(UserDict[ExtractorLike, FeatureSet]):
         return replace(self, data=part, limit=most)
 
     def halves(self) -> list[SourceFeatures]:
-        """Two disjoint random halves by the content of the features of each extractor; the first has the extra image."""
+        """Two disjoint random halves by the content of the features of each extractor, of whole groups if there are any."""
         sets: list[dict[ExtractorLike, FeatureSet]] = [{}, {}]
         for key, features in self.items():
-            for half, rows in zip(sets, random_order(features.features).tensor_split(2), strict=True):
-                half[key] = features.select(rows.sort().values)
+            for half, rows in zip(sets, random_halves(features.features, features.groups), strict=True):
+                half[key] = features.select(rows)
         return [replace(self, data=half) for half in sets]
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:

@@ -43,7 +43,7 @@ class MetricValue:
     interval: tuple[float, float] | None = None  # 95 %, of other draws of both sets
     bias: float | None = None  # estimated bias by the finite number of images, where known
     replicates: tuple[float, ...] | None = field(default=None, repr=False)  # the values for these halves
-    n_counted: int | None = None  # images that it is a share of, or a mean over
+    n_counted: int | None = None  # images, or groups of dependent ones, that it is a share of, or a mean over
     chance: float | None = None  # chance level of metrics of choices; None for others
     pool: int | None = None  # number of candidates in a ranking; None without ranking
 
@@ -165,6 +165,8 @@ class DistributionOptions:
     device: torch.device  # where to compute
     inception_score_split_size: int | None = None  # images per part of the Inception Score, in order
     interval_seed: int | None = None  # of the halves that replicates are made of; None computes no intervals
+    # numbers of the groups of dependent reals and fakes, one per row; None for independent ones
+    groups: tuple[Tensor | None, Tensor | None] = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from genpr.distributed import current_communicator
 from genpr.memory import fits
 from genpr.metrics.metric import HalfSampling, HalfSizes, MetricValue
 from genpr.metrics.registry import BALLS, PAIRWISE
-from genpr.metrics.uncertainty import with_interval
+from genpr.metrics.uncertainty import MIN_UNITS, with_interval
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, progress_counter
@@ -30,8 +30,8 @@ _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images tha
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
 
-IntervalLimit = Literal["images", "memory"]
-"""What is too small for an interval: the images of each half, or the memory for neighbor lists."""
+IntervalLimit = Literal["images", "memory", "groups"]
+"""What is too small for an interval: the images of each half, the memory for neighbor lists, or the number of groups."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class NeighborMetrics:
         seed: int,
         device: torch.device,
         progress: PairProgress | None = None,
+        groups: Tensor | None = None,
     ) -> None:
-        self._ks, self._seed, self._device = ks, seed, device
+        self._ks, self._seed, self._device, self._groups = ks, seed, device, groups
         self._resampled = {}
         if intervals:
             self._resampled = {name: k for name, k in ks.items() if name in BALLS and BALLS[name].halves}
@@ -85,10 +86,19 @@ class NeighborMetrics:
         )
         self._shares: dict[tuple[int, BallKind], float] = {}
 
-    def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
-        """Every metric of (m, d) fake features, as `check_features` returns them."""
+    def score(
+        self, fake: Tensor, progress: PairProgress | None = None, *, groups: Tensor | None = None
+    ) -> NeighborScores:
+        """Every metric of (m, d) fake features, as `check_features` returns them.
+
+        With `groups` of reals or fakes, halves consist of groups. The nulls hold for independent images, so there are none, and no
+        metrics that are calibrated by them.
+        """
         n, m = len(self.reals.points.features), len(fake)
         keep, missing_intervals, halved = 0, dict[str, IntervalLimit](), dict[str, int]()
+        is_grouped = self._groups is not None or groups is not None
+        units = {"real": effective_units(self._groups, n), "fake": effective_units(groups, m)}
+        units["both"] = sum(units.values())
         if self._resampled:
             keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
             is_short = bool(self._keep) != bool(self._listed_real) or bool(keep) != bool(self._listed_fake)
@@ -97,6 +107,8 @@ class NeighborMetrics:
                     missing_intervals[name] = "images"
                 elif is_short:
                     missing_intervals[name] = "memory"
+                elif is_grouped and min(units.values()) < MIN_UNITS:
+                    missing_intervals[name] = "groups"
                 else:
                     halved[name] = k
         pairs, smallest = n * m + (m * (m - 1) // 2 if self._fake_balls else 0), None
@@ -109,7 +121,7 @@ class NeighborMetrics:
         fakes = self.reals.of_fakes(fake, self._fake_balls, keep=keep, advance=advance)
         replicates = None
         if halved:
-            sides = self._halved_reals, _halved(fakes, FAKE_STREAM, self._seed)
+            sides = self._halved_reals, _halved(fakes, FAKE_STREAM, self._seed, groups)
             replicates = Replicates(*sides, halved, self.reals.ties)
         counts = self.reals.count(
             fakes,
@@ -118,17 +130,21 @@ class NeighborMetrics:
             consumers=[replicates.counter] if replicates else [],
             advance=advance,
         )
-        if m < n:
+        if m < n and not is_grouped:
             counts = replace(counts, leave_one_out=self._leave_one_out(m))
         values: Values = dict.fromkeys(self._ks)
         of_halves = replicates.values() if replicates else {}
-        sizes = {"real": n, "fake": m, "both": n + m}
         for name, k in self._ks.items():
             if name in PAIRWISE:
-                values[name] = PAIRWISE[name].find(self.reals, fakes, counts, k, advance)
+                values[name] = pairwise = PAIRWISE[name].find(self.reals, fakes, counts, k, advance)
+                if is_grouped and pairwise is not None:
+                    values[name] = replace(pairwise, null=None, null_source=None)
                 continue
             metric = BALLS[name]
-            value, null, n_counted = metric.value(counts, k), metric.null(counts, k), sizes[metric.over]
+            if is_grouped and metric.calibrates:
+                continue
+            value, n_counted = metric.value(counts, k), units[metric.over]
+            null = None if is_grouped else metric.null(counts, k)
             if math.isnan(value):
                 continue
             source = None if null is None else metric.null_source
@@ -141,7 +157,7 @@ class NeighborMetrics:
 
     @cached_property
     def _halved_reals(self) -> ResampledSet:
-        return _halved(self.reals, REAL_STREAM, self._seed)
+        return _halved(self.reals, REAL_STREAM, self._seed, self._groups)
 
     def _leave_one_out(self, m: int) -> dict[BallKind, float]:
         """Share of the reals in the ball of another one of m of them, by kind of ball, cached by m."""
@@ -162,7 +178,7 @@ class NeighborMetrics:
         return keep if all(current_communicator().all_gather_object(enough, "memory")) else 0
 
 
-def _halved(side: Neighborhood, stream: int, seed: int) -> ResampledSet:
+def _halved(side: Neighborhood, stream: int, seed: int, groups: Tensor | None) -> ResampledSet:
     """A set with random halves, drawn without replacement in complementary pairs: halves 2 s and 2 s + 1 share no image.
 
     They depend on the stream, the seed and the number of rows alone: two sets of fakes scored on the same reals use the same halves
@@ -171,7 +187,7 @@ def _halved(side: Neighborhood, stream: int, seed: int) -> ResampledSet:
     covariance is then zero on average.
     """
     n, device = len(side.points.features), side.points.features.device
-    halves = Halves.drawn(n, seed=seed, stream=stream, count=REPLICATES, device=device)
+    halves = Halves.drawn(n, seed=seed, stream=stream, count=REPLICATES, device=device, groups=groups)
     return ResampledSet(side.points, side.lists, halves)
 
 
@@ -201,6 +217,11 @@ class Replicates:
             name: how.value(k, self._sizes, [counts[each] for each in requests])
             for name, (how, k, requests) in self._metrics.items()
         }
+
+
+def effective_units(groups: Tensor | None, n: int) -> int:
+    """Number of groups of one size with which a mean would vary as much (Kish 1965, "Survey Sampling"); n without groups."""
+    return n if groups is None else int(n**2 / float(groups.bincount().double().square().sum()))
 
 
 def needed_balls(ks: Mapping[str, int]) -> tuple[list[BallKind], list[BallKind]]:

@@ -71,6 +71,7 @@ def _with_influence(
         value, influence = getattr(source, function)(
             real, fake, device=options.device, has_influence=seed is not None
         )
+        influence = influence and influence.of_groups(*options.groups)
         return with_interval(described(value, real, fake), influence, seed=seed or 0, lower=lower)
 
     return compute
@@ -128,6 +129,7 @@ def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) 
         metric = replace(metric, variant=f"{size:,} images per part, in order")
     if size is None or len(fake) > size:
         metric = replace(metric, spread=score.std, spread_over="parts")
+    influence = influence and influence.of_groups(*options.groups)
     return with_interval(metric, influence, seed=interval_seed or 0, lower=1.0)
 
 

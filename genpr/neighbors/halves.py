@@ -33,13 +33,29 @@ class Halves:
     size: int  # rows of each half, floor(n / 2); of an odd n, one row belongs to neither half of a pair
 
     @classmethod
-    def drawn(cls, n: int, *, seed: int, stream: int, count: int, device: torch.device) -> Halves:
-        """Draw halves that depend on the arguments alone."""
+    def drawn(
+        cls,
+        n: int,
+        *,
+        seed: int,
+        stream: int,
+        count: int,
+        device: torch.device,
+        groups: Tensor | None = None,
+    ) -> Halves:
+        """Draw halves that depend on the arguments alone.
+
+        Rows of one of the `groups` (n,), numbered from 0, are in the same half, except in the group at the middle of the random order.
+        """
         # Streams of a bit generator never change between versions of NumPy; permutations may.
         raw = np.random.PCG64(np.random.SeedSequence([seed, n, stream]))
         size, inside = n // 2, np.zeros((count, n), dtype=bool)
         for split in range(count // 2):
-            order = np.argpartition(raw.random_raw(n), [size, 2 * size] if n % 2 else size)
+            if groups is None:
+                order = np.argpartition(raw.random_raw(n), [size, 2 * size] if n % 2 else size)
+            else:
+                ranks = np.argsort(np.argsort(raw.random_raw(int(groups.max()) + 1)))
+                order = np.argsort(ranks[groups.cpu().numpy()], kind="stable")
             inside[2 * split, order[:size]] = True
             inside[2 * split + 1, order[size : 2 * size]] = True
         return cls(packed(torch.from_numpy(inside).T).to(device), count, size)

@@ -102,6 +102,7 @@ def sides_text(sides: Mapping[str, SideSummary]) -> list[str]:
         skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
         skipped += passed_over_text(summary.passed_over)
         counted = f"{summary.n:,} {summary.what}" if summary.n else "mean and covariance"
+        counted += f" in {summary.n_groups:,} groups" if summary.n_groups else ""
         lines.append(f"{role:<{width}}  {counted} of {printable(summary.source + chosen)}{skipped}")
     return lines
 
