@@ -37,7 +37,10 @@ def main(draws: int) -> None:
                 rng = np.random.default_rng(draw)
                 real, of_real = _draw(rng, groups, size, correlation, 0.0, varied=varied)
                 fake, of_fake = _draw(rng, groups, size, correlation, shift, varied=varied)
-                both: dict[str, dict[str, Any]] = {"groups": {"real_groups": of_real, "fake_groups": of_fake}, "images": {}}
+                both: dict[str, dict[str, Any]] = {
+                    "groups": {"real_groups": of_real, "fake_groups": of_fake},
+                    "images": {},
+                }
                 for name, given in both.items():
                     result = genpr.score(real, fake, metrics=_METRICS, control=False, device="cpu", **given)
                     ends[name].append([result.metrics[each].interval or (math.nan,) * 2 for each in _METRICS])
