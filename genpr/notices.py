@@ -132,6 +132,9 @@ classes-differ warning
 few-reals-per-class note
     there are only {share} as many reals as fakes per class, so the null of label.gan_train is too low, and values above it are normal
     provide more reals, or fewer fakes
+few-images-per-class note
+    {count} of {total} classes have no more images than features have dimensions ({dim}), so {names} of these classes is biased upward by an unknown amount and has no interval
+    compare intra-FID only at equal numbers of images per class, or use kd, which is unbiased
 # entities
 unreadable-answers warning
     {count} of {total} answers could not be parsed and count only in entity.failure_rate: {shown}

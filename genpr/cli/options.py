@@ -239,7 +239,11 @@ class LabelFlags:
         metavar="FILE",
         type=SOURCE,
     )
-    per_class: bool = option(False, "Also score each class separately, and list the worst.", group="labels")
+    per_class: bool = option(
+        False,
+        "Also score each class, by fd and kd too, with the mean over classes (intra-FID).",
+        group="labels",
+    )
     min_per_class: int = option(
         50, "Images of a class that --per-class needs in both sets.", group="advanced", metavar="N"
     )

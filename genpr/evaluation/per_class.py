@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
@@ -17,18 +18,22 @@ from genpr.evaluation.labels import (
     check_shared,
 )
 from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.reference import Reference, check_finite
 from genpr.evaluation.result import Result
 from genpr.features.source_features import Embedder, OpenedInput, SourceFeatures, with_cpu_fallback
 from genpr.metrics.metric import MetricValue
-from genpr.metrics.neighbor_metrics import NeighborMetrics, least_images
-from genpr.metrics.registry import BALLS, DEFAULT_METRICS
+from genpr.metrics.registry import BALLS, DEFAULT_METRICS, DISTRIBUTIONS, MOMENTS
 from genpr.metrics.uncertainty import interval_of
+from genpr.notices import notice
 from genpr.validation import check_count
 
 Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 
 MIN_IMAGES = 50
 """Minimum number of reals and of fakes of a class; see docs/classes.md."""
+
+_ADDED = ("fd", "kd")
+"""Distances of a class that are computed without being requested."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,15 @@ class ClassScore:
         return get_named(self.metrics, metric, "metric").value
 
     @property
-    def mean_relative(self) -> float:
+    def mean_relative(self) -> float | None:
         """The mean over metrics of value / null, each at most 1, since values above the null are not better.
 
-        0 where no metric is defined.
+        Distances, which have no such null, do not count. 0 where no metric is defined, None where only distances are.
         """
-        shares = [each.value if each.relative is None else each.relative for each in self.metrics.values()]
+        balls = [each for name, each in self.metrics.items() if name in BALLS]
+        if self.metrics and not balls:
+            return None
+        shares = [each.value if each.relative is None else each.relative for each in balls]
         return sum(min(1.0, share) for share in shares) / max(1, len(shares))
 
 
@@ -71,6 +79,7 @@ class Average:
     value: float  # the average
     null: float | None  # the average of the nulls; None if a class has none
     interval: tuple[float, float] | None  # 95 %, for other images of the same classes
+    bias: float | None = None  # the average of the estimated biases; None if a class has none
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,9 @@ class ClassScores:
 
     overall: Result  # of all images, the result of `Evaluator.score`
     classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
-    macro: Mapping[str, Average]  # by metric, the unweighted mean over these classes
-    # by metric, the mean weighted by fakes for precision and density, by reals for recall and coverage
+    # by metric, the unweighted mean over these classes; of `fid` and `fd` it is known as intra-FID
+    macro: Mapping[str, Average]
+    # the mean weighted by fakes for precision and density, by reals for recall and coverage; distances have none
     micro: Mapping[str, Average]
     left_out: tuple[LeftOutClass, ...]  # all other classes
     min_images: int  # minimum number of reals and of fakes of a class
@@ -117,35 +127,56 @@ class ClassScores:
 
 
 def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:
-    """Classes sorted by `mean_relative`; equal ones keep their order."""
-    return tuple(sorted(classes, key=lambda found: found.mean_relative))
+    """Classes sorted by `mean_relative`, and where it is equal or None, by their mean rank by distance."""
+    ranks = [0] * len(classes)
+    for name in dict.fromkeys(name for each in classes for name in each.metrics if name in DISTRIBUTIONS):
+        values = [each.metrics[name].value for each in classes]
+        ranks = [
+            rank + sum(other > value for other in values) for rank, value in zip(ranks, values, strict=True)
+        ]
+    order = sorted(range(len(classes)), key=lambda at: (classes[at].mean_relative or 0.0, ranks[at]))
+    return tuple(classes[at] for at in order)
 
 
 def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
     """The averages over all classes by metric, `weighted` by images (micro) or unweighted (macro).
 
-    Intervals are computed from the averages of the replicates of the classes, which share no image. The minimum width is that
-    of the effective sample size of the weighted mean (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n). A metric that is
-    undefined in a class has no average.
+    Intervals are computed from the averages of the replicates of the classes, which share no image. The minimum width of a share
+    is that of the effective sample size of the weighted mean (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n). A metric that is
+    undefined in a class has no average. The unweighted mean of Fréchet distances is the intra-FID of Miyato and Koyama 2018,
+    "cGANs with Projection Discriminator"; no weighted one is published.
     """
     found = {}
     for name in classes[0].metrics:
-        if not all(name in each.metrics for each in classes):
+        ball = BALLS.get(name)
+        if not all(name in each.metrics for each in classes) or (weighted and ball is None):
             continue
         metrics = [each.metrics[name] for each in classes]
-        counts = [each.n_fake if BALLS[name].over == "fake" else each.n_real for each in classes]
+        counts = [each.n_fake if ball and ball.over == "fake" else each.n_real for each in classes]
         weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]
-        value = sum(weight * metric.value for weight, metric in zip(weights, metrics, strict=True))
-        nulls = [metric.null for metric in metrics if metric.null is not None]
-        null = None
-        if len(nulls) == len(metrics):
-            null = sum(weight * each for weight, each in zip(weights, nulls, strict=True))
+
+        def mean(values: Iterable[float | None], weights: Sequence[float] = weights) -> float | None:
+            known = [each for each in values if each is not None]
+            if len(known) < len(weights):
+                return None
+            return sum(weight * each for weight, each in zip(weights, known, strict=True))
+
+        value = mean(metric.value for metric in metrics)
+        assert value is not None
         replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
-        mean = None
+        of_halves = None
         if len(replicates) == len(metrics):
-            mean = torch.tensor(weights, dtype=torch.float64) @ torch.tensor(replicates, dtype=torch.float64)
-        n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
-        found[name] = Average(value, null, interval_of(value, mean, n=n, upper=BALLS[name].upper))
+            of_halves = torch.tensor(weights, dtype=torch.float64) @ torch.tensor(
+                replicates, dtype=torch.float64
+            )
+        if ball:
+            n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
+            interval = interval_of(value, of_halves, n=n, upper=ball.upper)
+        else:
+            lower = -math.inf if DISTRIBUTIONS[name].samples_subsets else 0.0  # unbiased ones may be negative
+            interval = interval_of(value, of_halves, n=None, lower=lower, upper=None)
+        null, bias = mean(metric.null for metric in metrics), mean(metric.bias for metric in metrics)
+        found[name] = Average(value, null, interval, bias)
     return found
 
 
@@ -166,14 +197,22 @@ class ClassScorer:
         embedder: Embedder,
         *,
         opened: tuple[OpenedInput, OpenedInput],
+        is_default: bool,
         real_labels: object = None,
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
     ) -> None:
-        self._metrics, protocol = tuple(name for name in DEFAULT_METRICS if name in plan.ks), plan.protocol
-        if not self._metrics:
-            names = ", ".join(DEFAULT_METRICS)
-            text = f"per-class scores need one of the metrics {names}; add one to metrics (--metrics)"
+        """`is_default` says that the metrics were not chosen by the user."""
+        protocol, own = plan.protocol, {name: plan.ks[name] for name in DEFAULT_METRICS if name in plan.ks}
+        distances = [
+            name
+            for name in plan.extractors
+            if name in DISTRIBUTIONS and DISTRIBUTIONS[name].kind == "distance" and name not in plan.given
+        ]
+        extractors = {name: plan.extractors[name] for name in (*own, *distances)}
+        if not extractors:
+            text = "per-class scores need images of both sets and one of the metrics "
+            text += f"{', '.join(DEFAULT_METRICS)}, or a distance such as fd; add one to metrics (--metrics)"
             raise UsageError(text, code="per-class-metrics")
         if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
             raise UsageError(
@@ -181,11 +220,14 @@ class ClassScorer:
                 "--protocol genpr or prdc for per-class scores",
                 code="protocol-pinned",
             )
-        least = max(least_images({name: plan.ks[name] for name in self._metrics}))
+        if is_default and "metrics" in protocol.free:
+            extractors |= dict.fromkeys(_ADDED, plan.own)
+        self._plan = replace(plan, ks=own, extractors=extractors, control=False, statistics=None, given={})
+        least = max(self._plan.needs[role].least for role in ("real", "fake"))
         check_count(
             min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least
         )
-        self._plan, self._embedder, self._min_images = plan, embedder, int(min_per_class)
+        self._embedder, self._min_images = embedder, int(min_per_class)
         policy = embedder.options.bad_images
         self._real = SourceLabels.open(real_labels, opened[0], "real", policy)
         self._fake = SourceLabels.open(fake_labels, opened[1], "fake", policy)
@@ -194,38 +236,40 @@ class ClassScorer:
 
     def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
         """Score every class with enough images."""
-        own = self._plan.own
-        labeled = self._real.match_all(real[own]), self._fake.match_all(fake[own])
+        plan, keys = self._plan, dict.fromkeys(self._plan.extractors.values())
+        main = next(iter(keys))
+        labeled = self._real.match_all(real[main]), self._fake.match_all(fake[main])
         check_classes(*labeled)
         chosen, left_out = self._chosen(*labeled)
         report = self._embedder.options.progress or (lambda *_: None)
 
         def scored(where: Embedder) -> list[ClassScore]:
-            found = []
+            found, quiet = [], where.with_options(progress=None)
             for done, label in enumerate(chosen):
                 report("classes", done, len(chosen))
                 reals, fakes = (
-                    features.select(torch.tensor(images.rows[label]))
-                    for features, images in zip((real[own], fake[own]), labeled, strict=True)
+                    each.select(torch.tensor(images.rows[label]), keys)
+                    for each, images in zip((real, fake), labeled, strict=True)
                 )
-                fitted = NeighborMetrics(
-                    reals.features,
-                    ks={name: self._plan.ks[name] for name in self._metrics},
-                    ties=self._plan.ties,
-                    intervals=self._plan.intervals,
-                    seed=self._embedder.options.seed,
-                    device=where.device,
-                )
-                values = fitted.score(fakes.features).values
-                metrics = {name: value for name, value in values.items() if value is not None}
-                found.append(ClassScore(label, len(reals), len(fakes), metrics))
+                values = Reference(plan, reals, quiet).values(fakes).values
+                metrics = {name: value for name in plan.extractors if (value := values[name]) is not None}
+                check_finite(metrics)
+                found.append(ClassScore(label, reals.n, fakes.n, metrics))
             report("classes", len(chosen), len(chosen))
             return found
 
         found, fallback = with_cpu_fallback(self._embedder, scored, "for the classes")
-        of_labels = [item for images in labeled for item in images.notices]
+        more = [item for images in labeled for item in images.notices]
+        widths = {
+            name: real[plan.extractors[name]].features.shape[1] for name in plan.extractors if name in MOMENTS
+        }
+        for dim in dict.fromkeys(widths.values()):
+            if count := sum(min(each.n_real, each.n_fake) <= dim for each in found):
+                names = ", ".join(name for name, width in widths.items() if width == dim)
+                facts = {"count": f"{count:,}", "total": f"{len(found):,}", "dim": f"{dim:,}"}
+                more.append(notice("few-images-per-class", names=names, **facts))
         return ClassScores(
-            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *of_labels, *fallback)))),
+            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *more, *fallback)))),
             classes=worst_first(found),
             macro=_averages(found, weighted=False),
             micro=_averages(found, weighted=True),

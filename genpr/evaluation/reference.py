@@ -311,14 +311,10 @@ class Reference:
             if value is None:
                 undefined.append(name)
                 continue
-            if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
-                text = (
-                    f"{name} of these features exceeds the range of float64; check the scale of the features"
-                )
-                raise FeatureError(text, code="overflow")
             if value.null is None and self._control is not None and name in self._control.values:
                 value = replace(value, null=self._control.values[name], null_source="real halves")
             metrics[name] = replace(value, extractor=None if info is None else info.name)
+        check_finite(metrics)
         n_real = len(self.reals) if self.reals.statistics is None else None
         if plan.statistics is not None and plan.protocol.reference_statistics is None:
             n_real = plan.statistics.count  # the number of images behind the moments
@@ -398,6 +394,14 @@ def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Con
         if value is not None:
             values[name], nulls[name] = value.value, value.null
     return Control(reals.n, fakes.n, values, nulls)
+
+
+def check_finite(metrics: Mapping[str, MetricValue]) -> None:
+    """Raise an error for a value that exceeds the range of float64 ("overflow")."""
+    for name, value in metrics.items():
+        if not math.isfinite(value.value) or not math.isfinite(value.spread or 0):
+            text = f"{name} of these features exceeds the range of float64; check the scale of the features"
+            raise FeatureError(text, code="overflow")
 
 
 def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:

@@ -307,6 +307,10 @@ class SourceFeatures(UserDict[ExtractorLike, FeatureSet]):
         part = {key: each.select(self._rows_of_limit(len(each), most)) for key, each in self.items()}
         return replace(self, data=part, limit=most)
 
+    def select(self, rows: Tensor, keys: Iterable[ExtractorLike]) -> SourceFeatures:
+        """The images at the given rows only (ascending indices), with the features of the extractors `keys`."""
+        return replace(self, data={key: self[key].select(rows) for key in keys})
+
     def halves(self) -> list[SourceFeatures]:
         """Two disjoint random halves by the content of the features of each extractor, of whole groups if there are any."""
         sets: list[dict[ExtractorLike, FeatureSet]] = [{}, {}]

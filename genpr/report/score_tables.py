@@ -10,8 +10,8 @@ from genpr.errors import count_of, printable, some
 from genpr.evaluation.result import EntitySummary, LabelSummary, Result, SideSummary, StatisticsSummary
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
-from genpr.metrics.metric import MANIFOLD, MetricValue
-from genpr.metrics.registry import ALL_METRICS, BALLS
+from genpr.metrics.metric import MANIFOLD, MetricValue, family_of
+from genpr.metrics.registry import ALL_METRICS, BALLS, MOMENTS
 from genpr.report.text import Table, and_more, cut, interval, number, plus_minus, wrapped
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
 
 
 _CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
+_ORDER = "the mean of all metrics with a null divided by their nulls"
 _WORST, _FEW = 12, 8  # rows in text
 _ON_PAGE = 30
 
@@ -179,29 +180,54 @@ def label_lines(origins: Mapping[str, str], unlabeled: Mapping[str, int]) -> lis
     return [found] * bool(found) + none
 
 
+def _distance_lines(scores: ClassScores) -> list[str]:
+    """The published name of averages of distances, their bias, and metrics without values of classes."""
+    lines = []
+    if frechet := [name for name in scores.macro if name in MOMENTS]:
+        lines.append(f"intra-FID: the macro average of {', '.join(frechet)} (lower is better)")
+    for name, average in scores.macro.items():
+        if average.bias is not None:
+            own = [each.metrics[name].bias or 0.0 for each in scores.classes]
+            text = f"{min(own):.3g} to {max(own):.3g} in a class, {average.bias:.3g} in the macro average"
+            lines.append(f"{name}: finite-sample bias of at least about {text}")
+    if missing := [
+        name for name in scores.overall.metrics if family_of(name) == MANIFOLD and name not in scores.macro
+    ]:
+        lines.append(f"not of each class: {', '.join(missing)}")
+    return lines
+
+
 def class_table(scores: ClassScores, most: int = _WORST) -> Table:
     """Classes as rows and metrics as columns, the worst classes first."""
-    raw = {BALLS[name].calibrates for name in scores.macro}  # for which there is no room
+    balls = [name for name in scores.macro if name in BALLS]
+    raw = {BALLS[name].calibrates for name in balls}  # for which there is no room
     metrics = [name for name in scores.macro if name not in raw]
 
     def row(label: str, found: Mapping[str, MetricValue | Average], *sizes: int) -> list[str]:
-        texts = [plus_minus(found[name].value, found[name].interval) for name in metrics]
+        texts = [
+            plus_minus(found[name].value, found[name].interval) if name in found else "-" for name in metrics
+        ]
         return [label, *([f"{size:,}" for size in sizes] or ["", ""]), *texts]
 
     rows = [row(found.label, found.metrics, found.n_real, found.n_fake) for found in scores.classes[:most]]
-    averages = [row("macro average", scores.macro), row("micro average", scores.micro)]
-    nulls = ["perfect (macro)", "", "", *(plus_minus(scores.macro[name].null, None) for name in metrics)]
+    averages = [row("macro average", scores.macro)]
+    if balls:
+        averages.append(row("micro average", scores.micro))
+        nulls = [plus_minus(scores.macro[name].null, None) for name in metrics]
+        averages.append(["perfect (macro)", "", "", *nulls])
     over = {
-        role: ", ".join(name for name in metrics if f"{BALLS[name].over}s" == role)
+        role: ", ".join(name for name in balls if name not in raw and f"{BALLS[name].over}s" == role)
         for role in ("fakes", "reals")
     }
     weights = "; ".join(f"its {role} for {names}" for role, names in over.items() if names)
     count = len(scores.classes)
     lines = [
         *and_more(count - len(rows)),
-        f"{count:,} class{'es' * (count > 1)}, sorted by the mean of all metrics divided by their nulls",
-        f"macro: all classes have equal weight; micro: each class is weighted by {weights}",
+        f"{count:,} class{'es' * (count > 1)}, sorted by {_ORDER if balls else 'their distances'}",
+        "macro: all classes have equal weight"
+        + f"; micro: each class is weighted by {weights}" * bool(balls),
         _CHANCE,
+        *_distance_lines(scores),
     ]
     # Classes that were not scored, by reason, the largest first.
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
@@ -211,7 +237,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
         lines.append(f"left out, {reason}{need}: {some(sizes, 5, longest=80)}")
     lines += label_lines(scores.origins, scores.unlabeled)
     heads = ["class, worst first", "reals", "fakes", *metrics]
-    return Table("Metrics of each class", heads, [*rows, *averages, nulls], lines)
+    return Table("Metrics of each class", heads, [*rows, *averages], lines)
 
 
 def _label_tables(found: LabelSummary, most: int, few: int) -> list[Table]:

@@ -124,7 +124,20 @@ def scores(_folder):
     """Metrics of neighbors, for features with and without ties."""
     metrics = ["precision", "recall", "density", "coverage", "realism", "fd"]
     few = genpr.score(*features("few"), metrics=["precision", "recall"], device="cpu", control=False)
-    return {"mixed": scored("mixed", metrics), "few": without_times(few)}
+    return {"mixed": scored("mixed", metrics), "few": without_times(few), "classes": scored_classes("mixed")}
+
+
+def scored_classes(name):
+    """Scores of two classes, with distances, which the first rank computes."""
+    real, fake = features(name)
+    labels = {
+        f"{role}_labels": [*"ab"] * (len(rows) // 2) + ["a"] * (len(rows) % 2)
+        for role, rows in (("real", real), ("fake", fake))
+    }
+    evaluator = Evaluator(
+        real, metrics=["precision", "recall", "fd", "kd", "mind"], device="cpu", control=False
+    )
+    return evaluator.score_classes(fake, **labels).to_dict()["per_class"]
 
 
 def every_score(_folder):

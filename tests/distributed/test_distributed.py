@@ -155,6 +155,7 @@ def test_scores_of_three_ranks_equal_those_of_one_process(jobs):
     assert_same(jobs, "scores", [3])
     found = jobs.found("scores-1")[0]["mixed"]
     assert found["metrics"]["precision"]["interval"] is not None
+    assert len(jobs.found("scores-1")[0]["classes"]["macro"]) == 5
     assert found["control"]["n_real"] == 66
     assert len(found["fake"]["realism"]) == 100
 

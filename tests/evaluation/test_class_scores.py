@@ -14,6 +14,7 @@ from genpr.evaluation.per_class import ClassScore, LeftOutClass, worst_first
 from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.metric import MetricValue
+from genpr.metrics.registry import DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
 
 NAMES = ["<b>", "cat", "dog"]
@@ -48,9 +49,12 @@ def test_each_class_scores_as_its_images(sides, scores):
     (real, real_labels), (fake, fake_labels) = sides
     assert sorted(found.label for found in scores.classes) == NAMES
     for found in scores.classes:
-        alone = genpr.score(real[real_labels == found.label], fake[fake_labels == found.label], control=False)
+        own = real[real_labels == found.label], fake[fake_labels == found.label]
+        alone = genpr.score(*own, metrics=[*DEFAULT_METRICS, "fd", "kd"], control=False)
         assert dict(found.metrics) == dict(alone.metrics), "values, nulls, intervals and replicates"
         assert (found.n_real, found.n_fake) == (alone.real.n, alone.fake.n)
+    assert scores["cat"].metrics["fd"].interval is not None
+    assert scores["cat"].metrics["fd"].bias > 0
     assert scores["cat"]["precision"] == scores["cat"].metrics["precision"].value
     with pytest.raises(KeyError):
         scores["few"]
@@ -110,11 +114,12 @@ def test_classes_are_ordered_by_value_over_null_cut_at_one():
     ("options", "kind", "code"),
     [
         *(({"min_per_class": n}, UsageError, "bad-option") for n in (5, 0, True, 20.5)),
-        ({"evaluator": {"metrics": ["fd"]}}, UsageError, "per-class-metrics"),
+        ({"evaluator": {"metrics": ["vendi"]}}, UsageError, "per-class-metrics"),
+        ({"evaluator": {"metrics": ["fd_infinity"]}, "min_per_class": 2}, UsageError, "bad-option"),
         ({}, DataError, "classes-too-small"),
         ({"real_labels": None, "fake_labels": None}, DataError, "no-labels"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_invalid_options_and_labels_are_errors(rng, options, kind, code):
     real, fake = rng.normal(size=(2, 40, 2))
@@ -140,7 +145,8 @@ def test_random_subset_keeps_the_label_of_each_image(rng):
     rows = choose_rows(80, 60, 0)
     for each in found.classes:
         own = rows[labels[rows] == each.label]
-        alone = genpr.score(real[own], fake[own], control=False, intervals=False)
+        metrics = [*DEFAULT_METRICS, "fd", "kd"]
+        alone = genpr.score(real[own], fake[own], metrics=metrics, control=False, intervals=False)
         assert (each.n_real, dict(each.metrics)) == (len(own), dict(alone.metrics))
 
 
@@ -154,7 +160,8 @@ def test_metric_that_is_undefined_in_a_class_has_no_average(rng, place):
     found = genpr.Evaluator(real, ties="strict", control=False).score_classes(fake, **options)
     assert "calibrated_precision" in found["ba"[place]].metrics
     assert "calibrated_precision" not in found["ab"[place]].metrics
-    assert set(found.macro) == set(found.micro) == {"precision", "recall", "density", "coverage"}
+    assert set(found.micro) == {"precision", "recall", "density", "coverage"}
+    assert set(found.macro) == {*found.micro, "fd", "kd"}
     assert found.to_json()
     calibrated = genpr.Evaluator(real, ties="strict", metrics=["calibrated_precision"], control=False)
     found = calibrated.score_classes(fake, **options)

@@ -187,7 +187,7 @@ def test_commands_run(name, place, capsys):
 def test_command_for_a_repository_or_tool_runs(line, files, monkeypatch, capsys):
     use_toy_networks(monkeypatch, captions=N_PAIRED)
     monkeypatch.chdir(files)
-    arguments = shlex.split(line)[1:]
+    arguments = shlex.split(line.replace(" --per-class", SMALLER[" --per-class"]))[1:]
     assert run([*arguments, "--json"]) == 0, capsys.readouterr().err
     result = json.loads(capsys.readouterr().out)
     if arguments[0] == "stats":
