@@ -52,8 +52,8 @@ identical-pairs note
     {count} of {total} pairs are identical; their PSNR is infinite and is left out of the mean
     report this count with the PSNR; if it is unexpected, check that RECONSTRUCTED is not REAL
 mismatched-pairs warning
-    {count} of {total} reconstructions are farther from their original than the reconstruction of another image: {shown}
-    check that both sets have the same order or the same names
+    {what}
+    check that both sets start at the same image, lack none, and have the same order or the same names
 name-order warning
     {what} are assigned to the images in the byte order of their names, in which {first} precedes {second}; in numeric order, {second} precedes {first}
     pad the numbers in the names with zeros, or give each {noun} with a name; ignore this if the {noun}s are in byte order, too

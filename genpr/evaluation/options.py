@@ -288,6 +288,7 @@ class ReconstructKeywords(EmbedKeywords, total=False):
     """The fields of `ReconstructOptions` as keyword arguments."""
 
     metrics: Sequence[str] | None
+    pair: Literal["name", "order"]
     lpips_net: Literal["vgg", "alex"]
     inception: str | FeatureExtractor
     clip: str | FeatureExtractor
@@ -305,6 +306,11 @@ class ReconstructOptions(EmbedOptions):
         parse=parse_names,
         check=_check_pair_metrics,
         metavar="A,B",
+    )
+    pair: Literal["name", "order"] = option(
+        "name",
+        "How files are paired: name, or order, by folder and by the last number in each name. Arrays are always in order.",
+        choices=("name", "order"),
     )
     lpips_net: Literal["vgg", "alex"] = option(
         "vgg",

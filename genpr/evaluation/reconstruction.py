@@ -6,6 +6,7 @@ Images are decoded once for the metrics of pixels, a bounded number at a time, a
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from genpr.errors import (
     WeightsError,
     count_of,
     printable,
+    short,
     some,
 )
 from genpr.evaluation.notices_of_score import SMALL, decoding_notices
@@ -69,6 +71,7 @@ from genpr.validation import entry_point
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
+_SHIFT_ROWS, _CLOSER = 24, 0.75  # of unrelated images, half are closer
 _PIXELS = 2**22  # pixels per batch of one source
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
@@ -91,8 +94,8 @@ class Reconstructed:
 def reconstruct(real: object, reconstructed: object, **options: Unpack[ReconstructKeywords]) -> Result:
     """Compare images with their reconstructions, as in papers about tokenizers and autoencoders.
 
-    Images from files are paired by their names relative to the source, without suffix. Images in arrays are paired by order,
-    where only their number can be checked. Both images of a pair must have the same size: see `prepare`.
+    Images from files are paired by their names relative to the source, without suffix, or with `pair="order"` by folder and by
+    the last number in the name. Images in arrays are paired by order. Both images of a pair must have the same size: see `prepare`.
 
     Args:
         real: The originals: images as for `genpr.score`, except iterators.
@@ -105,9 +108,9 @@ def reconstruct(real: object, reconstructed: object, **options: Unpack[Reconstru
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        BadImagesError: Images without a partner ("bad-pairs"), or unusable images ("bad-images"), for example with another size
-            than their original; `bad` lists them.
-        DataError: Arrays have different numbers of images ("pair-count").
+        BadImagesError: Images without a partner or without a number ("bad-pairs"), or unusable images ("bad-images"), for example
+            with another size than their original; `bad` lists them.
+        DataError: Sources that are paired by order have different numbers of images ("pair-count").
         ResourceError: Weights, device or memory are missing.
 
     Example:
@@ -127,14 +130,15 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
     with memory_limit(options.max_memory):
         sides = (real, "real"), (reconstructed, "reconstructed")
         embedder, opened = Embedder(options), [_opened(*side, options) for side in sides]
-        *parts, paired_by = pair_sources(*(each.source for each in opened))
+        *parts, paired_by = pair_sources(opened[0].source, opened[1].source, options.pair)
+        shift = _shift(parts, options) if paired_by == "order" else ""
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
             parts = [SubsetSource(part.name, part, rows) for part in parts]
         weights, started = _find_weights(options), time.perf_counter()
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
-        found.seconds["pixels"] = time.perf_counter() - started
+        found.seconds["pixels"], found.shift = time.perf_counter() - started, shift
         # In order, such as those of several parquet files, the numbers in names may have another order.
         names = [list(part.names() or ()) for part in parts]
         of_order = zip(parts, names, strict=True) if paired_by == "order" and names[0] != names[1] else ()
@@ -153,32 +157,96 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
 
 
 def pair_sources(
-    real: ImageSource, fake: ImageSource
+    real: ImageSource, fake: ImageSource, pair: Literal["name", "order"] = "name"
 ) -> tuple[SubsetSource, SubsetSource, Literal["name", "order"]]:
-    """Two sources in one order: unchanged if both have numbered images, else paired by relative names without suffix.
+    """Two sources in one order: by relative names without suffix, by `pair` "order" by numbers, and arrays as they are.
 
     Raises:
-        BadImagesError: Names without a partner, or several images of one name ("bad-pairs"; `bad` has all of them).
+        BadImagesError: Names without a partner, several images of one name, or with "order" names without a number, of several
+            series or with one number ("bad-pairs"; `bad` has all of them).
         DataError: Different numbers of images ("pair-count"), or only one source has names ("pair-names").
     """
     names = [_names(real), _names(fake)]
     labels = [printable(each.name) for each in (real, fake)]
     numbered = [all(INDEX_NAME.fullmatch(name.rpartition("/")[2]) for name in each) for each in names]
-    if numbered[0] is not numbered[1]:
-        text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired; "
-        text += "write the array as image files that have the names of the folder"
+    if numbered[0] is not numbered[1] and pair == "name":
+        text = f"{labels[numbered[0]]} has named images and {labels[numbered[1]]} numbered ones, which cannot be paired by name; "
+        text += "use --pair order, or write the array as image files that have the names of the folder"
         raise DataError(text, code="pair-names", path=fake.name)
-    rows: Sequence[int] = range(len(names[1]))
-    if not numbered[0]:
+    rows: list[Sequence[int]] = [range(len(each)) for each in names]
+    if pair == "name" and not numbered[0]:
         keys = [[normalize("NFC", stem_of(name)) for name in each] for each in names]
         _check_names(names, keys, labels)
         row_of = {key: row for row, key in enumerate(keys[1])}
-        rows = [row_of[key] for key in keys[0]]
-    elif len(names[0]) != len(rows):
-        text = f"{labels[1]} has {count_of(len(rows), 'image')}, and {labels[0]} {len(names[0]):,}; images of arrays are paired by "
-        raise DataError(f"{text}their order, so both need the same number", code="pair-count", path=fake.name)
-    parts = SubsetSource(real.name, real, range(len(rows))), SubsetSource(fake.name, fake, rows)
-    return *parts, "order" if numbered[0] else "name"
+        rows = [rows[0], [row_of[key] for key in keys[0]]]
+    elif len(rows[0]) != len(rows[1]):
+        text = f"{labels[1]} has {count_of(len(rows[1]), 'image')}, and {labels[0]} {len(rows[0]):,}; images that are paired by "
+        raise DataError(f"{text}order need equal numbers", code="pair-count", path=fake.name)
+    else:
+        each = zip(rows, numbered, names, labels, strict=True)
+        rows = [own if is_array else _numeric_order(known, label) for own, is_array, known, label in each]
+    parts = SubsetSource(real.name, real, rows[0]), SubsetSource(fake.name, fake, rows[1])
+    return *parts, "name" if pair == "name" and not numbered[0] else "order"
+
+
+def _numeric_order(names: Sequence[str], label: str) -> list[int]:
+    """Rows by folder and by the last number in the name."""
+    keys, series = list[tuple[str, int, str]](), dict[str, Counter[tuple[str, str]]]()
+    pieces = [re.split("([0-9]+)", stem_of(name).rpartition("/")[2]) for name in names]
+    forms = [("".join(each[:-2]), each[-1]) for each in pieces]
+    for name, each, form in zip(names, pieces, forms, strict=True):
+        folder, digits = name.rpartition("/")[0], each[-2].lstrip("0") if len(each) > 1 else ""
+        keys.append((folder, len(digits), digits))  # not as `int`, which limits the number of digits
+        series.setdefault(folder, Counter())[form] += 1
+    counts, bad = Counter(zip(keys, forms, strict=True)), []
+    for name, each, form, key in zip(names, pieces, forms, keys, strict=True):
+        [(usual, _)] = series[key[0]].most_common(1)
+        if len(each) == 1:
+            code, reason = "no-number", "no number"
+        elif form != usual:
+            code, reason = "other-series", f"another text around its number than {short(usual[0])}"
+        elif counts[key, form] > 1:
+            code, reason = "repeated-number", "the number of another image"
+        else:
+            continue
+        bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
+    if bad:
+        text = f"of {len(names):,} images of {label}, {len(bad):,} have no place in numeric order: "
+        text += f"{some([str(each) for each in bad], 5, longest=100)}. With pair = order, the last number in each name decides"
+        raise BadImagesError(text, bad=bad, code="bad-pairs", path=label)
+    return sorted(range(len(names)), key=keys.__getitem__)
+
+
+def _shift(parts: Sequence[SubsetSource], options: ReconstructOptions) -> str:
+    """How much closer the first, the last and random originals are to the previous or the next reconstruction, if they are."""
+    n = len(parts[0])
+    rows = sorted({0, n - 1, *choose_rows(n, min(n, _SHIFT_ROWS), options.seed).tolist()} if n else ())
+    near = sorted({row + offset for row in rows for offset in (-1, 0, 1)}.intersection(range(n)))
+    originals, others = (
+        read_ahead(enumerate(part.select(chosen)), [Reader()], options.decoding)
+        for part, chosen in zip(parts, (rows, near), strict=True)
+    )
+    held, errors = dict[int, LoadedImage](), {offset: list[list[float]]() for offset in (-1, 1)}
+    following = zip(near, others, strict=True)
+    for row, [real] in zip(rows, originals, strict=True):
+        held = {at: image for at, image in held.items() if at >= row - 1}
+        while max(held, default=-1) < min(row + 1, n - 1):
+            at, [held[at]] = next(following)
+        for offset, found in errors.items():
+            pixels = [image.pixels for image in (real, held[row], held.get(row + offset, real))]
+            known = [as_tensor(each)[None] for each in pixels if each is not None]
+            if (
+                row + offset in held
+                and len(known) == 3
+                and known[0].shape == known[1].shape == known[2].shape
+            ):
+                found.append([float(squared_error(known[0], each)) / known[0].numel() for each in known[1:]])
+    for (offset, found), which in zip(errors.items(), ("previous", "next"), strict=True):
+        own, other = np.mean(found, axis=0) if found else (0.0, 0.0)
+        if other < own and sum(both[1] < both[0] for both in found) >= _CLOSER * len(found):
+            text = f"at offset {offset:+}, where originals are compared with the {which} reconstruction, the mean squared error of "
+            return f"{text}{count_of(len(found), 'pair')} is {other:.4g}, and {own:.4g} as paired"
+    return ""
 
 
 def _names(source: ImageSource) -> list[str]:
@@ -251,6 +319,7 @@ class _Measured:
     values: dict[str, Floats] = field(default_factory=dict)
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
     seconds: dict[str, float] = field(default_factory=dict)
+    shift: str = ""  # what `_shift` found
 
 
 def _measured(
@@ -391,8 +460,12 @@ def _result(
     names = tuple(zip(*found.names, strict=True))
     if summary.n_identical:
         own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
+    what = [found.shift] if found.shift else []
     if unlike := list(compress(names[1], found.is_unlike)):
-        own.append(notice("mismatched-pairs", count=f"{len(unlike):,}", shown=some(unlike), total=total))
+        text = "reconstructions are farther from their original than the reconstruction of another image"
+        what.append(f"{len(unlike):,} of {total} {text}: {some(unlike)}")
+    if what:
+        own.append(notice("mismatched-pairs", what="; ".join(what)))
     if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", sets=f"{total} pairs"))
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):

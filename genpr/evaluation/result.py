@@ -301,7 +301,7 @@ class ReconstructionSummary:
 
     n_pairs: int  # that were compared
     n_identical: int  # of these, pairs of equal pixels, whose PSNR is infinite and in no mean
-    paired_by: str  # "name", or "order" for arrays
+    paired_by: str  # "name" or "order"
 
 
 @dataclass(frozen=True)
