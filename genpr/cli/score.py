@@ -80,7 +80,7 @@ def command(
     if is_panel or len(extractors) > 1:
         if len(protocols) > 1 or labels.labels or labels.per_class or output.table:
             raise click.UsageError(
-                "a panel (several --extractor, or protocol fdr6) needs a single --protocol, and no --labels, --per-class or --csv"
+                "a panel (several --extractor, or protocol fdr6 or mind6) needs a single --protocol, and no --labels, --per-class or --csv"
             )
         return _score_panel(real, fake, panel_choices(extractors or None, options), options, output)
     options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())

@@ -130,7 +130,7 @@ def score_panel(
     Args:
         real: Real images, as for `Evaluator`.
         fake: Generated images.
-        extractors: At least one, each as for `genpr.score`; a mapping defines their names. Not needed for protocol "fdr6".
+        extractors: At least one, each as for `genpr.score`; a mapping defines their names. Not needed for protocols "fdr6" and "mind6".
         **options: The fields of `ScoreOptions`.
 
     Raises:
@@ -153,7 +153,7 @@ def panel_choices(
 ) -> dict[str | None, ScoreOptions]:
     """The options of each extractor by its name, and at None those of metrics with fixed features, if any.
 
-    The default metrics are those of the protocol and FD.
+    The default metrics are those of the protocol, and FD unless the protocol has a panel.
 
     Raises:
         UsageError: There is no extractor, one is given twice, or an option is impossible.
@@ -162,7 +162,9 @@ def panel_choices(
         text = "a panel has extractors instead of extractor, and no labels; use genpr.score with one extractor for labels"
         raise UsageError(text, code="bad-option")
     recipe, held_out = find_protocol(options.protocol), options.held_out is not None
-    default = (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
+    default = (
+        recipe.metrics if recipe.panel else (*recipe.metrics, *{RATIO}.intersection(recipe.allowed_metrics))
+    )
     names = recipe.choose_metrics(options.metrics or default, held_out=held_out)
     # Without metrics of the representations, the first plan raises an error.
     rows = [

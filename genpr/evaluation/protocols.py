@@ -334,6 +334,17 @@ _ALL = (
         measured=False,
         reference="Yang et al. 2026, arXiv:2604.28190; Jiawei-Yang/FD-loss",
     ),
+    EvaluationProtocol(
+        name="mind6",
+        metrics=("mind",),
+        panel=MappingProxyType({each.name: each.extractor for each in FDR6}),
+        n_real=50_000,
+        n_fake=50_000,
+        prepare="center-crop:256",
+        equals="the six values of fd_evaluator's mind6 to about 3 digits: it computes in bfloat16. REAL are ImageNet's validation images",
+        measured=False,
+        reference="Berthet et al. 2026, arXiv:2605.06797; End2End-Diffusion/diffusionbench-evals",
+    ),
 )
 
 PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: protocol for protocol in _ALL})

@@ -100,6 +100,7 @@ def small_fdr6(change_protocol, tmp_path):
     path.write_text("\n".join(code))
     panel = {name: f"{path}:of_{seed}" for seed, name in enumerate(PUBLISHED)}
     change_protocol("fdr6", panel=panel, prepare=None)
+    change_protocol("mind6", panel=panel, prepare=None, n_real=30, n_fake=30)
     return {name: load_extractor(each, device="cpu") for name, each in panel.items()}, panel
 
 
@@ -142,17 +143,47 @@ def test_fdr6_of_a_file_of_moments(small_fdr6, write_images, rng, tmp_path, caps
     assert (list(other), other.fdr6) == (list(panel), None)
 
 
-def test_fdr6_pins_its_extractors(rng):
+def sliced(real, fake):
+    """MIND of equally many rows by its definition: 3 d times the mean of squared differences of sorted projections."""
+    d = real.shape[1]
+    units = torch.randn(1000, d, generator=torch.Generator().manual_seed(2020)).double()
+    units /= units.norm(dim=1, keepdim=True)
+    ordered = [np.sort(side @ units.numpy().T, axis=0) for side in (real, fake)]
+    return 3 * d * np.square(ordered[0] - ordered[1]).mean()
+
+
+def test_mind6_has_the_six_distances_to_the_reals(small_fdr6, write_images, rng, capsys):
+    """End2End-Diffusion/diffusionbench-evals: mind6 are six values, of which no mean is defined."""
+    extractors, _ = small_fdr6
+    sides = [rng.integers(0, most, (30, 16, 16, 3), dtype=np.uint8) for most in (256, 200)]
+    real, fake = (str(write_images(name, side)) for name, side in zip(("real", "fake"), sides, strict=True))
+    found = score_panel(real, fake, protocol="mind6", device="cpu")
+    assert list(found) == [*extractors]
+    for name, extractor in extractors.items():
+        rows = [extractor(torch.from_numpy(side).permute(0, 3, 1, 2)).double().numpy() for side in sides]
+        assert [*found[name].metrics] == ["mind"]
+        assert found[name]["mind"] == pytest.approx(sliced(*rows), rel=1e-6)
+        assert found[name].metrics["mind"].variant is None
+        assert not found[name].deviations
+    assert (found.fdr6, found.to_dict()["fdr6"]) == (None, None)
+    assert run(["score", real, fake, "--protocol", "mind6", "--device", "cpu", "--no-control"]) == 0
+    assert capsys.readouterr().out.count("mind") >= 6
+    fewer = score_panel(sides[0][:20], sides[1], protocol="mind6", device="cpu", control=False)
+    assert "20 real images where mind6 needs 30" in fewer["mae"].deviations
+
+
+@pytest.mark.parametrize("protocol", ["fdr6", "mind6"])
+def test_panels_of_protocols_pin_their_extractors(protocol, rng):
     images = rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
     with raising(UsageError, "protocol-panel"):
-        score(images, images, protocol="fdr6")
+        score(images, images, protocol=protocol)
     with raising(UsageError, "protocol-panel"):
-        Evaluator(images, protocol="fdr6")
-    assert dict(find_protocol("fdr6").panel) == {each.name: each.extractor for each in FDR6}
+        Evaluator(images, protocol=protocol)
+    assert dict(find_protocol(protocol).panel) == {each.name: each.extractor for each in FDR6}
     for other in (
         {"extractors": ["gabor"]},
         {"extractors": ["timm:vit_large_patch16_224.mae"]},
         {"metrics": ["fid"]},
     ):
         with raising(UsageError, "protocol-pinned"):
-            score_panel(images, images, protocol="fdr6", **other)
+            score_panel(images, images, protocol=protocol, **other)

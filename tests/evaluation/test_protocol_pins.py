@@ -38,6 +38,7 @@ CALIBRATED = "calibrated_precision calibrated_recall"
         ("torch-fidelity", "precision recall fid kid is", CLOSED_3, "vgg16", FREE, FREE, None, ""),
         ("prdc", COUNTS, STRICT_5, "vgg16", FREE, FREE, None, "extractor k"),
         ("fdr6", "fd", NONE, "inception", (None, 50_000), FREE, None, ""),
+        ("mind6", "mind", NONE, "inception", LARGE, FREE, None, ""),
         ("dgm-eval", f"{COUNTS} fd fd_infinity kd vendi", STRICT_5, "dinov2-vitl14", FREE, LARGE, 10_000, ""),
         ("coco30k", "fid", NONE, "inception@pil-bicubic-float", (40_504, 30_000), FREE, None, ""),
     ],
@@ -53,7 +54,8 @@ def test_protocols_pin_the_published_settings(name, metrics, counted, extractor,
     assert protocol.free == set(free.split())
     published = dict.fromkeys(("mar", "jit", "edm2", "guidance-interval", "fdr6"), "published")
     assert protocol.reference_statistics == {"adm": "with images", **published}.get(name)
-    prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32"), "fdr6": ("center-crop:256", None)}
+    prepared = {"coco30k": ("square-crop:256", "clip-vit-b-32")}
+    prepared |= dict.fromkeys(("fdr6", "mind6"), ("center-crop:256", None))
     assert (protocol.prepare, protocol.clip) == prepared.get(name, (None, None))
     assert protocol.inception_score_split_size == (5_000 if name == "adm" else None)
 

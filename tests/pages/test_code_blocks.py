@@ -77,6 +77,8 @@ RUN_ELSEWHERE = "Trainer("
 
 TABLE = TEXTS["protocols"].partition("| verified how |")[2].partition("\n\n")[0]
 """Commands for the repositories of papers."""
+OFFLINE = TEXTS["protocols"].partition("| it prints |")[2].partition("\n\n")[0]
+"""Commands for the numbers of one evaluation script."""
 TOOLS = TEXTS["differences"].partition("\n## Find your tool\n")[2].partition("\n\nIf ")[0]
 """Commands for other evaluators."""
 
@@ -183,7 +185,7 @@ def test_commands_run(name, place, capsys):
             Path(target).write_text(shown.out)
 
 
-@pytest.mark.parametrize("line", dict.fromkeys(re.findall(r"`(genpr [^`]+)`", TABLE + TOOLS)))
+@pytest.mark.parametrize("line", dict.fromkeys(re.findall(r"`(genpr [^`]+)`", TABLE + OFFLINE + TOOLS)))
 def test_command_for_a_repository_or_tool_runs(line, files, monkeypatch, capsys):
     use_toy_networks(monkeypatch, captions=N_PAIRED)
     monkeypatch.chdir(files)
