@@ -130,12 +130,12 @@ def kernel_influence(
             pairs = _PairSums([side.kept() for side in chosen], kernel, has_rows=has_influence)
         sums.append(pairs.sums())
         if has_influence:
-            seen += pairs.marginals(rows)
+            seen.append(pairs.marginals(rows))
     among_reals, among_fakes, diagonals, across = torch.cat(sums).cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
     distance = KernelDistance(float(values.mean()), float(values.std(correction=0)), size)
-    return distance, _influence_over_subsets(distance.mean, seen, (n, m)) if has_influence else None
+    return distance, _influence_over_subsets(distance.mean, seen, (n, m), count) if has_influence else None
 
 
 @entry_point
@@ -167,10 +167,10 @@ def cmmd_influence(
     value = max(0.0, _CMMD_SCALE * (totals[0] / n**2 + totals[1] / m**2 - 2 * (totals[2] / (n * m))))
     if not has_influence:
         return value, None
-    (seen,) = pairs.marginals()
-    reals = 2 * (seen.real / n - seen.across_real / m)
-    fakes = 2 * (seen.fake / m - seen.across_fake / n)
-    among_reals, among_fakes, across = seen.second_order()
+    seen = pairs.marginals()
+    reals = 2 * (seen.real / n - seen.across_real / m)[0]
+    fakes = 2 * (seen.fake / m - seen.across_fake / n)[0]
+    among_reals, among_fakes, across = seen.second_order()[:, 0].tolist()
     second_order = 2 * among_reals / n**2 + 2 * among_fakes / m**2 + 4 * across / (n * m)
     phis = [_CMMD_SCALE * (side - side.mean()) for side in (reals, fakes)]
     # A row with itself has a kernel of 1, other pairs have less.
@@ -246,28 +246,26 @@ class _PairSums:
             )
         return torch.stack([*self.totals[:2], of_reals + of_fakes, self.totals[2]], dim=1)
 
-    def marginals(self, drawn: Tensor | None = None) -> Iterator[_Marginals]:
-        """Those of each subset, whose rows are `drawn` (2, count, size) of the whole sets, or of all rows."""
-        for at in range(self.totals.shape[1]):
-            rows = None if drawn is None else (drawn[0, at], drawn[1, at])
-            of_sums: tuple[Tensor | slice, Tensor | slice] = slice(None), slice(None)
-            if rows is not None and self._members is not None:
-                of_sums = rows
-            own = [diagonal[each] for diagonal, each in zip(self._diagonals, of_sums, strict=True)]
-            squares = self._squares[:, at].clone()
-            for which, each in enumerate(own):
-                squares[which] -= (each - self._constants[which]).square().sum()
-            across_real, across_fake = (to[each, at] for to, each in zip(self._rows[2], of_sums, strict=True))
-            yield _Marginals(
-                rows=rows,
-                real=self._rows[0][0][of_sums[0], at] - own[0],
-                fake=self._rows[1][0][of_sums[1], at] - own[1],
-                across_real=across_real,
-                across_fake=across_fake,
-                diagonals=torch.stack([each.sum() for each in own]),
-                squares=squares,
-                constants=self._constants,
-            )
+    def marginals(self, drawn: Tensor | None = None) -> _Marginals:
+        """Those of all subsets, whose rows are `drawn` (2, count, size) of the whole sets, or of all rows."""
+        sides: list[Tensor] = [diagonal[None] for diagonal in self._diagonals]
+        sums = [to.T for to in (self._rows[0][0], self._rows[1][0], *self._rows[2])]
+        if drawn is not None and self._members is not None:
+            sides = [diagonal[rows] for diagonal, rows in zip(self._diagonals, drawn, strict=True)]
+            sums = [each.gather(1, drawn[at % 2]) for at, each in enumerate(sums)]
+        squares = self._squares.clone()
+        for which, own in enumerate(sides):
+            squares[which] -= (own - self._constants[which]).square().sum(dim=1)
+        return _Marginals(
+            rows=drawn,
+            real=sums[0] - sides[0],
+            fake=sums[1] - sides[1],
+            across_real=sums[2],
+            across_fake=sums[3],
+            diagonals=torch.stack([each.sum(dim=1) for each in sides]),
+            squares=squares,
+            constants=self._constants,
+        )
 
 
 def _tiles(left: _Rows, right: _Rows, kernel: _Kernel) -> Iterator[tuple[int, int, Tensor]]:
@@ -295,48 +293,48 @@ def _weighted_total(sums: Tensor, members: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Marginals:
-    """Row and column sums of the three kernel matrices of a pair of sets, and sums of squares, without the diagonals.
+    """Row and column sums of the three kernel matrices of pairs of sets, and sums of squares, without the diagonals.
 
     For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
     """
 
-    rows: tuple[Tensor, Tensor] | None  # which rows of the whole sets these are; None for all
-    real: Tensor  # (n,) sums over the other reals
-    fake: Tensor  # (m,) sums over the other fakes
-    across_real: Tensor  # (n,) sums over the fakes
-    across_fake: Tensor  # (m,) sums over the reals
-    diagonals: Tensor  # (2,) of reals and of fakes
-    squares: Tensor  # (3,) among reals, among fakes, and across, less `constants`
+    rows: Tensor | None  # (2, count, size): which rows of the whole sets these are; None for all
+    real: Tensor  # (count, n) sums over the other reals
+    fake: Tensor  # (count, m) sums over the other fakes
+    across_real: Tensor  # (count, n) sums over the fakes
+    across_fake: Tensor  # (count, m) sums over the reals
+    diagonals: Tensor  # (2, count) of reals and of fakes
+    squares: Tensor  # (3, count) among reals, among fakes, and across, less `constants`
     constants: Mapping[int, Tensor]  # of the same three, by number
 
-    def second_order(self) -> tuple[float, float, float]:
-        """Mean squares of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
+    def second_order(self) -> Tensor:
+        """Mean squares (3, count) of the double-centered kernels: of two reals, of two fakes, and of a real and a fake."""
         squares = []
         for which, sums in enumerate((self.real, self.fake)):
-            n = len(sums)
+            n = sums.shape[1]
             means = sums / max(n - 1, 1)
-            mean = means.mean()
+            mean = means.mean(dim=1)
             # Of a mean over n - 1 others, a row's own part is (n - 2) / (n - 1).
-            of_rows = 2 * (n - 1) ** 2 / max(n - 2, 1) * (means - mean).square().sum()
+            of_rows = 2 * (n - 1) ** 2 / max(n - 2, 1) * (means - mean[:, None]).square().sum(dim=1)
             rest = self.squares[which] - n * (n - 1) * (mean - self.constants[which]) ** 2 - of_rows
-            squares.append(float(rest) / max(n * (n - 3), 1))
-        n, m = len(self.across_real), len(self.across_fake)
+            squares.append(rest / max(n * (n - 3), 1))
+        n, m = self.across_real.shape[1], self.across_fake.shape[1]
         rows, columns = self.across_real / m, self.across_fake / n
-        mean = rows.mean()
+        mean = rows.mean(dim=1)
         rest = self.squares[2] - n * m * (mean - self.constants[2]) ** 2
-        rest = rest - m * (rows - mean).square().sum() - n * (columns - mean).square().sum()
-        squares.append(float(rest) / max((n - 1) * (m - 1), 1))
-        among_reals, among_fakes, across = (max(each, 0.0) for each in squares)
-        return among_reals, among_fakes, across
+        rest = rest - m * (rows - mean[:, None]).square().sum(dim=1)
+        rest = rest - n * (columns - mean[:, None]).square().sum(dim=1)
+        squares.append(rest / max((n - 1) * (m - 1), 1))
+        return torch.stack(squares).clamp_(min=0.0).cpu()
 
 
-def _influence_over_subsets(value: float, subsets: Sequence[_Marginals], sizes: tuple[int, int]) -> Influence:
+def _influence_over_subsets(
+    value: float, batches: Sequence[_Marginals], sizes: tuple[int, int], count: int
+) -> Influence:
     """Influence on the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
-    (n, m), count, size = sizes, len(subsets), len(subsets[0].real)
-    device = subsets[0].real.device
+    (n, m), size, device = sizes, batches[0].real.shape[1], batches[0].real.device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
-    own = torch.zeros(3, dtype=torch.float64)
-    with_itself = torch.zeros((), dtype=torch.float64, device=device)
+    own, with_itself = torch.zeros(3, dtype=torch.float64), 0.0
     # What pairs of a row with itself would add, times the increase of V2 over that of V1 by the choice of subsets. The slope of V
     # is then that of V1, and not one of the noise of this choice, which does not grow with the distance.
     first = [(1 / size - 1 / rows) / count + 1 / rows for rows in sizes]
@@ -344,26 +342,34 @@ def _influence_over_subsets(value: float, subsets: Sequence[_Marginals], sizes: 
     factors = [
         ((1 / size**2 - 1 / rows**2) / count + 1 / rows**2 + across_sets) / sum(first) for rows in sizes
     ]
-    for seen in subsets:
+    for seen in batches:
         assert seen.rows is not None
         sides = zip(seen.rows, (seen.real, seen.fake), (seen.across_real, seen.across_fake), strict=True)
         for phi, (rows, within, across) in zip(phis, sides, strict=True):
             # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
             moves = 2 * (within / max(size - 2, 1) - across / size)
-            phi[rows] += (moves - moves.mean()) * (len(phi) / (count * size))
-        for factor, diagonal, within in zip(factors, seen.diagonals, (seen.real, seen.fake), strict=True):
-            with_itself += factor * (diagonal / size - within.mean() / (size - 1)) / count
-        own += torch.tensor(seen.second_order(), dtype=torch.float64) / count
+            moves = (moves - moves.mean(dim=1, keepdim=True)) * (len(phi) / (count * size))
+            for some, each in zip(rows, moves, strict=True):
+                phi[some] += each
+        parts = [
+            factor * (diagonal / size - within.mean(dim=1) / (size - 1)) / count
+            for factor, diagonal, within in zip(factors, seen.diagonals, (seen.real, seen.fake), strict=True)
+        ]
+        # One subset after the other, so that their division into batches does not change the order.
+        for each in torch.stack(parts, dim=1).flatten().tolist():
+            with_itself += each
+        for each in seen.second_order().T:
+            own += each / count
     pairs = size * (size - 1)
     shares = pairs / (n * (n - 1)), pairs / (m * (m - 1)), size**2 / (n * m)
     weights = 2 / pairs, 2 / pairs, 4 / size**2
-    parts = zip(own.tolist(), shares, weights, strict=True)
-    second_order = sum(each * weight * ((1 - share) / count + share) for each, share, weight in parts)
+    orders = zip(own.tolist(), shares, weights, strict=True)
+    second_order = sum(each * weight * ((1 - share) / count + share) for each, share, weight in orders)
     return Influence(
         phis[0],
         phis[1],
         second_order=second_order,
-        squared=SquaredDistance(value + float(with_itself), value),
+        squared=SquaredDistance(value + with_itself, value),
     )
 
 
