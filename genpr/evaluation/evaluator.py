@@ -15,7 +15,7 @@ from genpr.evaluation.options import ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan, with_pinned
-from genpr.evaluation.reference import Reference
+from genpr.evaluation.reference import Reference, check_finite
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import takes_options
@@ -33,6 +33,7 @@ from genpr.features.source_features import (
     with_cpu_fallback,
 )
 from genpr.memory import memory_limit
+from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import HELD_OUT
 from genpr.notices import Notice
 from genpr.validation import entry_point
@@ -153,7 +154,8 @@ class ScoreRun:
     def class_scorer(self, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
         """What scores each class of the fakes."""
         both, is_default = (self.opened, opened), self.options.metrics is None
-        return ClassScorer(self.plans[0], self.embedder, opened=both, is_default=is_default, **options)
+        how: Any = {"opened": both, "values_of": _values_of, "is_default": is_default}
+        return ClassScorer(self.plans[0], self.embedder, **how, **options)
 
     def embed_real(self, *, like_fakes: bool = False) -> None:
         """Embed the reals and those that were held out, if any; the latter with `like_fakes` by the extractors of the fakes."""
@@ -251,6 +253,15 @@ class ScoreRun:
         if images is not None:
             images = replace(images, result=result, classes=classes)
         return Scored(result, classes, images)
+
+
+def _values_of(
+    plan: ScorePlan, real: SourceFeatures, fake: SourceFeatures, embedder: Embedder
+) -> dict[str, MetricValue]:
+    values = Reference(plan, real, embedder).values(fake).values
+    metrics = {name: value for name in plan.extractors if (value := values[name]) is not None}
+    check_finite(metrics)
+    return metrics
 
 
 @takes_options(ScoreOptions)

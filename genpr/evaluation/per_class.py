@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
@@ -18,7 +18,6 @@ from genpr.evaluation.labels import (
     check_shared,
 )
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.reference import Reference, check_finite
 from genpr.evaluation.result import Result
 from genpr.features.source_features import Embedder, OpenedInput, SourceFeatures, with_cpu_fallback
 from genpr.metrics.metric import MetricValue
@@ -197,6 +196,7 @@ class ClassScorer:
         embedder: Embedder,
         *,
         opened: tuple[OpenedInput, OpenedInput],
+        values_of: Callable[[ScorePlan, SourceFeatures, SourceFeatures, Embedder], dict[str, MetricValue]],
         is_default: bool,
         real_labels: object = None,
         fake_labels: object = None,
@@ -227,7 +227,7 @@ class ClassScorer:
         check_count(
             min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least
         )
-        self._embedder, self._min_images = embedder, int(min_per_class)
+        self._embedder, self._values_of, self._min_images = embedder, values_of, int(min_per_class)
         policy = embedder.options.bad_images
         self._real = SourceLabels.open(real_labels, opened[0], "real", policy)
         self._fake = SourceLabels.open(fake_labels, opened[1], "fake", policy)
@@ -251,9 +251,7 @@ class ClassScorer:
                     each.select(torch.tensor(images.rows[label]), keys)
                     for each, images in zip((real, fake), labeled, strict=True)
                 )
-                values = Reference(plan, reals, quiet).values(fakes).values
-                metrics = {name: value for name in plan.extractors if (value := values[name]) is not None}
-                check_finite(metrics)
+                metrics = self._values_of(plan, reals, fakes, quiet)
                 found.append(ClassScore(label, reals.n, fakes.n, metrics))
             report("classes", len(chosen), len(chosen))
             return found

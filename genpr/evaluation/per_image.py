@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import FeatureError, UsageError, count_of
 from genpr.evaluation.label_metrics import RecognizedLabels
+from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import Rows
 from genpr.validation import Ties
-
-if TYPE_CHECKING:
-    from genpr.evaluation.per_class import ClassScores  # whose module imports this one
 
 
 class _Columns:
