@@ -154,8 +154,7 @@ class ScoreRun:
     def class_scorer(self, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
         """What scores each class of the fakes."""
         both, is_default = (self.opened, opened), self.options.metrics is None
-        how: Any = {"opened": both, "values_of": _values_of, "is_default": is_default}
-        return ClassScorer(self.plans[0], self.embedder, **how, **options)
+        return ClassScorer(self.plans[0], self.embedder, both, _values_of, is_default, **options)
 
     def embed_real(self, *, like_fakes: bool = False) -> None:
         """Embed the reals and those that were held out, if any; the latter with `like_fakes` by the extractors of the fakes."""
@@ -388,8 +387,7 @@ class Evaluator:
     def score_classes(self, fake: object, **classes: Unpack[ClassOptions]) -> ClassScores:
         """Score one fake set like `score`, and each class: the reals of a class against its fakes.
 
-        Classes have the default metrics and distances of the score; without chosen metrics also `fd` and `kd`. The mean of
-        Fréchet distances over classes is intra-FID (Miyato and Koyama 2018). Every image is embedded once.
+        Classes have the default metrics and distances of the score, by default also `fd` and `kd`. Each image is embedded once.
 
         Args:
             fake: As for `score`.

@@ -31,8 +31,7 @@ Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too 
 MIN_IMAGES = 50
 """Minimum number of reals and of fakes of a class; see docs/classes.md."""
 
-_ADDED = ("fd", "kd")
-"""Distances of a class that are computed without being requested."""
+_ADDED = ("fd", "kd")  # computed without being requested
 
 
 @dataclass(frozen=True)
@@ -194,15 +193,14 @@ class ClassScorer:
         self,
         plan: ScorePlan,
         embedder: Embedder,
-        *,
         opened: tuple[OpenedInput, OpenedInput],
         values_of: Callable[[ScorePlan, SourceFeatures, SourceFeatures, Embedder], dict[str, MetricValue]],
-        is_default: bool,
+        is_default: bool,  # whether the user chose no metrics
+        *,
         real_labels: object = None,
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
     ) -> None:
-        """`is_default` says that the metrics were not chosen by the user."""
         protocol, own = plan.protocol, {name: plan.ks[name] for name in DEFAULT_METRICS if name in plan.ks}
         distances = [
             name
@@ -211,8 +209,7 @@ class ClassScorer:
         ]
         extractors = {name: plan.extractors[name] for name in (*own, *distances)}
         if not extractors:
-            text = "per-class scores need images of both sets and one of the metrics "
-            text += f"{', '.join(DEFAULT_METRICS)}, or a distance such as fd; add one to metrics (--metrics)"
+            text = f"per-class scores need images and one of the metrics {', '.join(DEFAULT_METRICS)}, or a distance such as fd"
             raise UsageError(text, code="per-class-metrics")
         if any((protocol.n_real, protocol.n_fake, protocol.max_real, protocol.max_fake, protocol.max_rows)):
             raise UsageError(
