@@ -168,7 +168,8 @@ def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Ave
                 replicates, dtype=torch.float64
             )
         if ball:
-            n = max(1, int(1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))))
+            parts = zip(weights, metrics, counts, strict=True)
+            n = max(1, int(1 / sum(w * w / (metric.n_counted or count) for w, metric, count in parts)))
             interval = interval_of(value, of_halves, n=n, upper=ball.upper)
         else:
             lower = -math.inf if DISTRIBUTIONS[name].samples_subsets else 0.0  # unbiased ones may be negative
