@@ -131,11 +131,11 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         sides = (real, "real"), (reconstructed, "reconstructed")
         embedder, opened = Embedder(options), [_opened(*side, options) for side in sides]
         *parts, paired_by = pair_sources(opened[0].source, opened[1].source, options.pair)
+        weights, started = _find_weights(options), time.perf_counter()
         shift = _shift(parts, options) if paired_by == "order" else ""
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
             parts = [SubsetSource(part.name, part, rows) for part in parts]
-        weights, started = _find_weights(options), time.perf_counter()
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
         found.seconds["pixels"], found.shift = time.perf_counter() - started, shift
@@ -221,31 +221,29 @@ def _shift(parts: Sequence[SubsetSource], options: ReconstructOptions) -> str:
     """How much closer the first, the last and random originals are to the previous or the next reconstruction, if they are."""
     n = len(parts[0])
     rows = sorted({0, n - 1, *choose_rows(n, min(n, _SHIFT_ROWS), options.seed).tolist()} if n else ())
-    near = sorted({row + offset for row in rows for offset in (-1, 0, 1)}.intersection(range(n)))
+    near = [min(max(row + offset, 0), n - 1) for row in rows for offset in (-1, 0, 1)]
     originals, others = (
         read_ahead(enumerate(part.select(chosen)), [Reader()], options.decoding)
         for part, chosen in zip(parts, (rows, near), strict=True)
     )
-    held, errors = dict[int, LoadedImage](), {offset: list[list[float]]() for offset in (-1, 1)}
-    following = zip(near, others, strict=True)
-    for row, [real] in zip(rows, originals, strict=True):
-        held = {at: image for at, image in held.items() if at >= row - 1}
-        while max(held, default=-1) < min(row + 1, n - 1):
-            at, [held[at]] = next(following)
-        for offset, found in errors.items():
-            pixels = [image.pixels for image in (real, held[row], held.get(row + offset, real))]
-            known = [as_tensor(each)[None] for each in pixels if each is not None]
-            if (
-                row + offset in held
-                and len(known) == 3
-                and known[0].shape == known[1].shape == known[2].shape
-            ):
-                found.append([float(squared_error(known[0], each)) / known[0].numel() for each in known[1:]])
-    for (offset, found), which in zip(errors.items(), ("previous", "next"), strict=True):
-        own, other = np.mean(found, axis=0) if found else (0.0, 0.0)
-        if other < own and sum(both[1] < both[0] for both in found) >= _CLOSER * len(found):
+    errors: dict[int, list[tuple[float, float]]] = {
+        -1: [],
+        1: [],
+    }  # of the other reconstruction, and of the own one
+    for row, *found in zip(rows, originals, *[others] * 3, strict=True):
+        pixels = [as_tensor(image.pixels)[None] for [image] in found if image.pixels is not None]
+        if len(pixels) == 4 and len({each.shape for each in pixels}) == 1:
+            previous, own, following = (
+                float(squared_error(pixels[0], each)) / each.numel() for each in pixels[1:]
+            )
+            errors[-1] += [(previous, own)] * (row > 0)
+            errors[1] += [(following, own)] * (row < n - 1)
+    for offset, which in ((-1, "previous"), (1, "next")):
+        pairs = errors[offset]
+        other, own = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
+        if other < own and sum(each[0] < each[1] for each in pairs) >= _CLOSER * len(pairs):
             text = f"at offset {offset:+}, where originals are compared with the {which} reconstruction, the mean squared error of "
-            return f"{text}{count_of(len(found), 'pair')} is {other:.4g}, and {own:.4g} as paired"
+            return f"{text}{count_of(len(pairs), 'pair')} is {other:.4g}, and {own:.4g} as paired"
     return ""
 
 
