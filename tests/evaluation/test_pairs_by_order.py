@@ -7,7 +7,7 @@ import pytest
 from raising import raising
 
 import genpr
-from genpr.errors import BadImagesError, DataError, UsageError
+from genpr.errors import BadImagesError, DataError, UsageError, WeightsError
 from genpr.evaluation.options import ReconstructOptions
 from genpr.evaluation.reconstruction import pair_sources, reconstruct_with
 
@@ -213,3 +213,18 @@ def test_images_of_other_sizes_and_damaged_ones_take_no_part_in_the_check(write_
     (tmp_path / "recon" / "0.png").write_bytes(b"none")
     found = measured(tmp_path / "val", tmp_path / "recon", on_bad="skip", max_bad=0.2)
     assert len(found.values["psnr"]) == 11
+
+
+def test_weights_are_missing_before_any_image_is_read(pairs):
+    """The check of the order reads images, too."""
+
+    class Images:
+        def __len__(self):
+            return len(pairs[0])
+
+        def __getitem__(self, row):
+            assert row == 0, "an image was read after the first, which shows whether this is a data set"
+            return pairs[0][row]
+
+    with raising(WeightsError, "weights-missing"):
+        genpr.reconstruct(Images(), Images(), pair="order", metrics=["lpips"])
