@@ -204,7 +204,7 @@ def _numeric_order(names: Sequence[str], label: str) -> list[int]:
         if len(each) == 1:
             code, reason = "no-number", "no number"
         elif form != usual:
-            code, reason = "other-series", f"another text around its number than {short(usual[0])}"
+            code, reason = "other-series", f"another form than {short('#'.join(usual))!r}"
         elif counts[key, form] > 1:
             code, reason = "repeated-number", "the number of another image"
         else:
@@ -212,7 +212,10 @@ def _numeric_order(names: Sequence[str], label: str) -> list[int]:
         bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
     if bad:
         text = f"of {len(names):,} images of {label}, {len(bad):,} have no place in numeric order: "
-        text += f"{some([str(each) for each in bad], 5, longest=100)}. With pair = order, the last number in each name decides"
+        text += f"{some([str(each) for each in bad], 5, longest=100)}. "
+        text += (
+            "--pair order sorts by the last number (#) in each name: rename these images, or leave them out"
+        )
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=label)
     return sorted(range(len(names)), key=keys.__getitem__)
 
@@ -272,7 +275,7 @@ def _check_names(
     if bad:
         total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
         text = f"of {total}, {len(bad):,} cannot be paired: {some([str(each) for each in bad], 5, longest=100)}. "
-        text += "Images are paired by their path relative to the source, without suffix"
+        text += "Images are paired by their path relative to the source, without suffix; --pair order takes the numbers in their names"
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
 
 
