@@ -128,7 +128,6 @@ def statistics_lines(*results: StatisticsSummary) -> list[str]:
 
 
 _CHANCE = "± is half the 95 % interval of one class; among many classes, some look bad by chance"
-_ORDER = "the mean of all metrics with a null divided by their nulls"
 _WORST, _FEW = 12, 8  # rows in text
 _ON_PAGE = 30
 
@@ -205,7 +204,10 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
 
     def row(label: str, found: Mapping[str, MetricValue | Average], *sizes: int) -> list[str]:
         texts = [
-            plus_minus(found[name].value, found[name].interval) if name in found else "-" for name in metrics
+            plus_minus(found[name].value, found[name].interval, 2 if name in BALLS else None)
+            if name in found
+            else "-"
+            for name in metrics
         ]
         return [label, *([f"{size:,}" for size in sizes] or ["", ""]), *texts]
 
@@ -223,7 +225,7 @@ def class_table(scores: ClassScores, most: int = _WORST) -> Table:
     count = len(scores.classes)
     lines = [
         *and_more(count - len(rows)),
-        f"{count:,} class{'es' * (count > 1)}, sorted by {_ORDER if balls else 'their distances'}",
+        f"{count:,} class{'es' * (count > 1)}, sorted by {'mean value over null' if balls else 'their distances'}",
         "macro: all classes have equal weight"
         + f"; micro: each class is weighted by {weights}" * bool(balls),
         _CHANCE,

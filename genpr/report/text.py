@@ -88,12 +88,12 @@ def interval(
     return between.join(map(number if as_values or is_tiny else "{:.3f}".format, ends))
 
 
-def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:
-    """A value with half the width of its interval."""
+def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: int | None = 2) -> str:
+    """A value with half the width of its interval; without `digits`, in the format of `number`."""
     if value is None:
         return "-"
-    half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.{digits}f}"
-    return f"{value:.{digits}f}{half}"
+    shown = number if digits is None else f"{{:.{digits}f}}".format
+    return shown(value) + ("" if ends is None else f" ±{shown((ends[1] - ends[0]) / 2)}")
 
 
 def percent(share: float) -> str:

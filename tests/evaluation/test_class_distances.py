@@ -16,6 +16,7 @@ from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import DEFAULT_METRICS
 from genpr.metrics.uncertainty import standard_error, student_quantile
 from genpr.report.score_tables import result_text
+from genpr.report.text import number
 
 DISTANCES = ["fd", "fd_infinity", "kd", "mind"]
 
@@ -232,3 +233,11 @@ def test_values_beyond_float64_are_an_error(rng):
     labels = np.repeat(["a", "b", "a", "b"], 30)
     with raising(FeatureError, "overflow"):
         score_classes(((real, labels[:60]), (fake, labels)))
+
+
+def test_small_distances_are_shown_with_digits(rng):
+    sizes = dict.fromkeys("ab", 30)
+    sides = draw(rng, sizes, spread=0.01), draw(rng, sizes, spread=0.02)
+    found = score_classes([(points / 100, labels) for points, labels in sides], metrics=["kd"])
+    assert 0 < abs(found.macro["kd"].value) < 0.005
+    assert number(found.macro["kd"].value) in result_text(found.overall, found)
