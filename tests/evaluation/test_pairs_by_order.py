@@ -4,7 +4,9 @@ import tarfile
 
 import numpy as np
 import pytest
+import torch
 from raising import raising
+from scipy.linalg import sqrtm
 
 import genpr
 from genpr.errors import BadImagesError, DataError, UsageError, WeightsError
@@ -42,13 +44,11 @@ def write(write_images, folder, images, form, start=0):
     return path
 
 
-@pytest.mark.parametrize("form", ["{}.png", "{:06d}.png", "recon_{}_256.png", "{}-recon.webp"])
+@pytest.mark.parametrize("form", ["{}.png", "{:06d}.png", "256_recon{}.png", "{}-recon.png"])
 def test_validation_images_against_numbered_reconstructions(form, write_images, pairs, tmp_path):
     """bytetriper/RAE#11: ILSVRC2012_val_00000001.JPEG and those after it, against 0.png to 11.png of a sampling script."""
-    if form.endswith("_256.png"):
-        form = "256_recon{}.png"  # the last number decides
     write(write_images, "val", pairs[0], "ILSVRC2012_val_{:08d}.png", start=1)
-    write(write_images, "recon", pairs[1], form.replace("webp", "png"))
+    write(write_images, "recon", pairs[1], form)
     found = measured(tmp_path / "val", tmp_path / "recon")
     np.testing.assert_allclose(found.values["psnr"], psnrs(*pairs), rtol=1e-13)
     assert found.result.reconstruction.paired_by == "order"
@@ -56,6 +56,35 @@ def test_validation_images_against_numbered_reconstructions(form, write_images, 
     assert found.sources[0].names[9:11] == ("ILSVRC2012_val_00000010.png", "ILSVRC2012_val_00000011.png")
     with raising(BadImagesError, "bad-pairs"):
         measured(tmp_path / "val", tmp_path / "recon", pair="name")
+
+
+class QuarterMeans:
+    """Means of the channels in the four quarters of an image."""
+
+    name, dim = "quarter-means", 12
+
+    def __call__(self, images):
+        return torch.nn.functional.adaptive_avg_pool2d(images.float(), 2).flatten(1)
+
+
+def test_rfid_against_validation_images_of_any_size(write_images, rng, tmp_path):
+    """bytetriper/RAE#11: rFID of numbered reconstructions against center crops of the validation set."""
+    real = rng.integers(20, 220, (40, 16, 24, 3), dtype=np.uint8)
+    crops = real[:, :, 4:20]
+    fake = (crops + rng.integers(-9, 20, crops.shape)).astype(np.uint8)
+    write(write_images, "val", real, "ILSVRC2012_val_{:08d}.png", start=1)
+    write(write_images, "recon", fake, "{}.png")
+    options = {"metrics": ["rfid", "psnr"], "inception": QuarterMeans(), "prepare": "center-crop:16"}
+    found = measured(tmp_path / "val", tmp_path / "recon", **options)
+    features = [
+        each.astype(float).reshape(40, 2, 8, 2, 8, 3).mean((2, 4)).reshape(40, 12) for each in (crops, fake)
+    ]
+    shift = np.subtract(*(each.mean(axis=0) for each in features))
+    covariances = [np.cov(each, rowvar=False) for each in features]
+    root = sqrtm(covariances[0] @ covariances[1]).real
+    expected = shift @ shift + np.trace(sum(covariances) - 2 * root)
+    assert found.result["reconstruction.rfid"] == pytest.approx(expected, rel=1e-6)
+    assert found.result["reconstruction.psnr"] == pytest.approx(psnrs(crops, fake).mean())
 
 
 def test_validation_images_in_folders_by_class_are_in_the_order_of_an_image_folder(
