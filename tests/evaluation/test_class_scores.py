@@ -195,3 +195,17 @@ def test_json_has_all_values_and_no_nan(scores):
     assert scores.classes[0].metrics["recall"].replicates is not None
     assert result_of(record) == result_of(json.loads(scores.overall.to_json())), "genpr compare reads it"
     assert all(math.isfinite(each["value"]) for each in found["micro"].values())
+
+
+def test_minimum_width_of_an_average_is_that_of_as_many_fakes(rng):
+    """Fakes that are all precise, in every half: the exact binomial bound of n hits of n."""
+    labels = {side: np.repeat(["a", "b"], sizes) for side, sizes in (("real", (40, 50)), ("fake", (30, 60)))}
+    centers = {side: np.where(own == "a", 0.0, 50.0)[:, None] for side, own in labels.items()}
+    real = centers["real"] + rng.normal(size=(90, 2))
+    fake = centers["fake"] + 1e-3 * rng.normal(size=(90, 2))
+    evaluator = genpr.Evaluator(real, metrics=["precision"], control=False)
+    found = evaluator.score_classes(
+        fake, real_labels=labels["real"], fake_labels=labels["fake"], min_per_class=30
+    )
+    for averages, n in ((found.macro, 80), (found.micro, 90)):  # 4 / (1 / 30 + 1 / 60), and all
+        assert averages["precision"].interval == pytest.approx((0.025 ** (1 / n), 1.0))

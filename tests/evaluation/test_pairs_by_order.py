@@ -12,6 +12,7 @@ import genpr
 from genpr.errors import BadImagesError, DataError, UsageError, WeightsError
 from genpr.evaluation.options import ReconstructOptions
 from genpr.evaluation.reconstruction import pair_sources, reconstruct_with
+from genpr.images.source import choose_rows
 
 ORDER = {"metrics": ["psnr"], "device": "cpu", "pair": "order"}
 
@@ -215,10 +216,12 @@ def test_set_that_starts_at_another_image_is_reported_with_both_errors(
     write(write_images, "recon", fake, "{}.png")
     (message,) = shift_in(measured(tmp_path / "val", tmp_path / "recon", **options))
     assert f"offset {shift:+}" in message
-    # The first and the last pair, and 24 at random of 39, with that number itself if it is one of them.
     numbers = [
         float(word.strip(",;")) for word in message.split() if word.strip(",;").replace(".", "", 1).isdigit()
     ]
+    # The first and the last pair, and 24 at random of 39, of which one has no other at this offset.
+    chosen = {0, 38, *choose_rows(39, 24, ReconstructOptions().seed).tolist()}
+    assert numbers[0] == len(chosen) - 1
     right = ((frames.astype(float) - noisy) ** 2).mean()
     wrong = ((real.astype(float) - fake) ** 2).mean()
     assert numbers[1] == pytest.approx(right, rel=0.1)
