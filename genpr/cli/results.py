@@ -42,13 +42,13 @@ def reconstruct(real: str, reconstructed: str, *, options: ReconstructOptions, o
     """Compare the images in RECONSTRUCTED with their originals in REAL.
 
     Both are sources of images as for `genpr score`. Image files are paired by their relative names without suffix or, with
-    --pair order, by the numbers in their names, images of arrays (.npz, .npy) by their order. Both images of a pair must have the same size; --prepare center-crop:256, for
-    example, makes all sizes equal.
+    --pair order, by the numbers in their names, images of arrays (.npz, .npy) by their order. Both images of a pair must have
+    the same size; --prepare center-crop:256, for example, makes all sizes equal.
 
     \b
     genpr reconstruct val/ recon/                       PSNR, SSIM, LPIPS, rFID
     genpr reconstruct val/ recon/ --metrics psnr,ssim   needs no weights
-    genpr reconstruct val/ recon/ --pair order          ILSVRC2012_val_00000001.JPEG and 0.png
+    genpr reconstruct val/ recon/ --pair order          by the numbers in names
     genpr reconstruct val.npz recon.npz --csv pairs.csv --html pairs.html
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check([FAMILY + name for name in options.chosen])
