@@ -224,25 +224,23 @@ def _shift(parts: Sequence[SubsetSource], options: ReconstructOptions) -> str:
     """How much closer the first, the last and random originals are to the previous or the next reconstruction, if they are."""
     n = len(parts[0])
     rows = sorted({0, n - 1, *choose_rows(n, min(n, _SHIFT_ROWS), options.seed).tolist()} if n else ())
-    near = [min(max(row + offset, 0), n - 1) for row in rows for offset in (-1, 0, 1)]
+    near = sorted({row + offset for row in rows for offset in (-1, 0, 1)}.intersection(range(n)))
     originals, others = (
         read_ahead(enumerate(part.select(chosen)), [Reader()], options.decoding)
         for part, chosen in zip(parts, (rows, near), strict=True)
     )
-    errors: dict[int, list[tuple[float, float]]] = {
-        -1: [],
-        1: [],
-    }  # of the other reconstruction, and of the own one
-    for row, *found in zip(rows, originals, *[others] * 3, strict=True):
-        pixels = [as_tensor(image.pixels)[None] for [image] in found if image.pixels is not None]
+    errors = dict[int, list[float]]()  # of the previous, the own and the next reconstruction, by row
+    held, unread = dict[int, LoadedImage](), zip(near, others, strict=True)
+    for row, [real] in zip(rows, originals, strict=True):
+        held = {at: image for at, image in held.items() if at >= row - 1}
+        while max(held, default=-1) < min(row + 1, n - 1):
+            at, [held[at]] = next(unread)
+        found = [real, *(held[min(max(row + offset, 0), n - 1)] for offset in (-1, 0, 1))]
+        pixels = [as_tensor(image.pixels)[None] for image in found if image.pixels is not None]
         if len(pixels) == 4 and len({each.shape for each in pixels}) == 1:
-            previous, own, following = (
-                float(squared_error(pixels[0], each)) / each.numel() for each in pixels[1:]
-            )
-            errors[-1] += [(previous, own)] * (row > 0)
-            errors[1] += [(following, own)] * (row < n - 1)
-    for offset, which in ((-1, "previous"), (1, "next")):
-        pairs = errors[offset]
+            errors[row] = [float(squared_error(pixels[0], each)) / each.numel() for each in pixels[1:]]
+    for border, offset, which in ((0, -1, "previous"), (n - 1, 1, "next")):
+        pairs = [(each[1 + offset], each[1]) for row, each in errors.items() if row != border]
         other, own = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
         if other < own and sum(each[0] < each[1] for each in pairs) >= _CLOSER * len(pairs):
             text = f"at offset {offset:+}, where originals are compared with the {which} reconstruction, the mean squared error of "
