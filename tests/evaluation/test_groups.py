@@ -1,6 +1,7 @@
 """Groups of dependent images: intervals from halves of groups, a control of whole groups, and no nulls."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,23 @@ def test_a_subset_keeps_the_groups_of_its_images(rng):
     real, of_real = volumes(rng, groups=120, size=2)
     result = genpr.score(real, real + 1, metrics=["recall"], real_groups=of_real, max_images=100)
     assert result.real.n_groups == len(set(of_real[choose_rows(240, 100, 0)].tolist())) < 100
+
+
+def test_classes_keep_the_groups_of_their_images(rng):
+    """The values of each class are those of its images alone with their groups."""
+    (real, of_real), (fake, of_fake) = (volumes(rng, groups=40) for _ in range(2))
+    labels = [str(number % 2) for number in of_real]
+    groups = {"real_groups": of_real, "fake_groups": of_fake, "control": False}
+    classes = genpr.Evaluator(real, metrics=["recall", "fd"], **groups).score_classes(
+        fake, real_labels=labels, fake_labels=labels
+    )
+    rows = [label == "1" for label in labels]
+    groups |= {"real_groups": of_real[rows], "fake_groups": of_fake[rows]}
+    alone = genpr.score(real[rows], fake[rows], metrics=["recall", "fd"], **groups)
+    assert alone.metrics["recall"].n_counted == 20
+    for name in ("recall", "fd"):
+        assert classes["1"].metrics[name] == replace(alone.metrics[name], extractor=None)
+    assert classes.macro["recall"].null is None
 
 
 def test_groups_of_selected_rows_are_numbered_again():
