@@ -44,6 +44,9 @@ def test_every_option_of_score_is_passed_to_the_api(genpr, folders, tmp_path, mo
         "held_out": None,
         "reference_statistics": statistics,
         "labels": LabelOptions(fake_labels="folders"),
+        **dict.fromkeys(
+            ("real_groups", "fake_groups")
+        ),  # which go without labels: tests/evaluation/test_groups.py
     }
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
