@@ -30,6 +30,7 @@ GIVEN = {
         start=b"|".join(each.start for each in CONTAINERS),
     ),
     "_READ": _READ,
+    "of_user": "a",  # labels by pattern:REGEX, which take as long as the user's expression does
 }
 LENGTH = 2_000
 QUICK = 0.0004  # seconds for the longest: linear expressions take less, and quadratic ones more

@@ -19,6 +19,7 @@ import click
 from genpr.cli.console import RESULT_PRINTED, print_stderr, print_stdout, progress_bars
 from genpr.cli.options import INPUT, GroupedCommand, SourceType, follow_symlinks, option_group
 from genpr.errors import some
+from genpr.evaluation.options import PATTERN
 from genpr.features.options import option
 from genpr.images.paths import paths_of
 from genpr.report.files import is_own_table
@@ -115,7 +116,7 @@ def input_paths() -> list[Path]:
         value = context.params.get(each.name or "") if each.name not in _OUTPUTS else None
         for item in value if isinstance(value, tuple | list) else [value]:
             text = item[1] if isinstance(item, tuple) else item  # SETTING=FAKES of a sweep
-            if isinstance(text, str | os.PathLike):
+            if isinstance(text, str | os.PathLike) and not str(text).startswith(PATTERN):
                 is_pattern = isinstance(each.type, SourceType) or text is not item
                 found += paths_of(str(text)) if is_pattern else [Path(text)]
     return found

@@ -391,8 +391,8 @@ class Evaluator:
 
         Args:
             fake: As for `score`.
-            **classes: `real_labels` and `fake_labels`: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per
-                image in the order of the source; None to look into the source (`genpr.evaluation.labels.open_labels`).
+            **classes: `real_labels` and `fake_labels`: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; "pattern:REGEX"; a
+                label per image in the order of the source; None to look into the source (`genpr.evaluation.labels.open_labels`).
                 `min_per_class`: images that a class needs on each side to be scored, 50 by default.
 
         Raises:

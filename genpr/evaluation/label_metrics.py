@@ -19,7 +19,6 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.labels import (
-    FolderLabels,
     Label,
     LabeledImages,
     Labels,
@@ -31,6 +30,7 @@ from genpr.evaluation.labels import (
 from genpr.evaluation.options import LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
+from genpr.evaluation.tables import ImageValues
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import Embedder, OpenedInput
 from genpr.images.policy import BadImagePolicy
@@ -89,7 +89,7 @@ class LabelConfig:
 
 
 def _content(labels: Labels | None) -> str | None:
-    if labels is None or isinstance(labels, FolderLabels):
+    if not isinstance(labels, ImageValues):
         return None if labels is None else labels.origin
     return _hash(list(labels.values) if labels.by_name is None else sorted(labels.by_name.items()))
 

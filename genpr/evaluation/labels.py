@@ -1,8 +1,9 @@
-"""Read class labels (sub-folders, dataset.json, CSV, arrays), match them to images, and check both data sets."""
+"""Read class labels (sub-folders, names, dataset.json, CSV, arrays), match them to images, and check both data sets."""
 
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from genpr.errors import DataError, UsageError, short, some
+from genpr.evaluation.options import PATTERN
 from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_distinct, image_names, source_rows
@@ -47,7 +49,7 @@ _FORMAT = TableFormat(
     headless=("id", "label"),
     any_names=True,
 )
-_KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
+_KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, the word folders, or pattern:REGEX"
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders with fewer images are not used as classes
 LABELS_HINT = "give them with real_labels and fake_labels (--real-labels, --fake-labels)"
 GROUPS_HINT = (
@@ -80,12 +82,42 @@ def _folders(name: str) -> tuple[str, ...]:
     return parts[shards[-1] :] if shards else parts
 
 
-Labels: TypeAlias = FolderLabels | ImageValues[Label]  # not matched to images yet
+@dataclass(frozen=True)
+class PatternLabels:
+    """Classes by `pattern:REGEX`: the first group of the expression in the name of an image, or all that it matches."""
+
+    origin: str
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The compiled expression; UsageError "bad-pattern" if it is none."""
+        try:
+            of_user = self.origin.removeprefix(PATTERN)
+            return re.compile(of_user)
+        except (re.error, OverflowError, RecursionError) as error:
+            text = f"{printable(self.origin)} is not a regular expression of Python ({printable(str(error))})"
+            advice = r"; expected is one such as pattern:^(.+)_\d+\.png$"
+            raise UsageError(text + advice, code="bad-pattern") from None
+
+    def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
+        """One label per image; None for images that do not match, or whose label is empty."""
+        found = [self.expression.search(plain_path(name)) for name in names]
+        return [each and (each[min(1, self.expression.groups)] or None) for each in found]
+
+
+Labels: TypeAlias = FolderLabels | PatternLabels | ImageValues[Label]  # not matched to images yet
 
 
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
     """The label of each image, by its name or by its row in a source of `total` images; None without one."""
     found = labels.match(names, rows, total)
+    if isinstance(labels, PatternLabels) and names and not any(found):
+        raise DataError(
+            f"{printable(labels.origin)} matches none of the {len(names):,} images, which have names such as {short(names[0])!r}; "
+            "names are relative to the source, and the first group of the expression is the label",
+            code="labels-match-nothing",
+            path=labels.origin,
+        )
     if isinstance(labels, ImageValues) and labels.by_name is not None and names and not any(found):
         theirs = next(iter(labels.by_name), "nothing")
         raise DataError(
@@ -101,15 +133,19 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
     """Read the labels of one data set.
 
     `labels` are a file (`.csv` or `.tsv` with a name and a label per line, `.json` in the format of StyleGAN's tools, `.npy` with a
-    label per image), "folders", a sequence or 1-D array of labels in the order of the source, or None for the labels in the
+    label per image), "folders", "pattern:REGEX" (`PatternLabels`), a sequence or 1-D array of labels in the order of the source, or None for the labels in the
     source: dataset.json, arr_1 of an .npz file, labels in shards, else sub-folders.
     """
-    if isinstance(labels, FolderLabels | ImageValues):
+    if isinstance(labels, FolderLabels | PatternLabels | ImageValues):
         return labels
     if labels is None:
         return _in_source(source)
     if isinstance(labels, str) and labels == "folders":
         return FolderLabels()
+    if isinstance(labels, str) and labels.startswith(PATTERN):
+        pattern = PatternLabels(labels)
+        _ = pattern.expression  # which checks it
+        return pattern
     if isinstance(labels, str | os.PathLike):
         return _read_file(Path(labels), role)
     return _in_order(labels, f"{role}_labels")

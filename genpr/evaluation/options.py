@@ -22,10 +22,13 @@ EXTRACTOR = (
     "Network that computes features, from `genpr list extractors`. package.module:factory and path/file.py:factory load a custom "
     "one."
 )
+PATTERN = "pattern:"
+"""The prefix of a regular expression in place of a file of labels."""
 LABELS_UNSET = "from the source"
 LABELS_FILE = (
-    ".csv, .json, .npy, or the word folders. A .csv has the columns name and label, .json is StyleGAN's format, and a .npy has the "
-    "order of the images. Without a file, labels come from dataset.json in the source, arr_1 of an .npz, or subfolders."
+    ".csv, .json, .npy, the word folders, or pattern:REGEX. A .csv has the columns name and label, .json is StyleGAN's format, and "
+    "a .npy has the order of the images. A REGEX is searched in the name of each image, and its first group is the label. Without "
+    "any, labels come from dataset.json in the source, arr_1 of an .npz, or subfolders."
 )
 
 
@@ -45,8 +48,8 @@ class LabelOptions:
     """Compare the labels that fakes were generated for with the labels that a classifier predicts.
 
     Attributes:
-        real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", a label per image, or None to
-            find them in the source. Not used if `classifier` is a file.
+        real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", "pattern:REGEX", a label per
+            image, or None to find them in the source. Not used if `classifier` is a file.
         fake_labels: Labels that the fakes were generated for, in the same forms, for every fake set that is scored.
         classifier: "knn", a vote of the nearest reals; or a .csv, .tsv, .json or .npy file with the label that another tool
             predicted for each fake.

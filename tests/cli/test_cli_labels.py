@@ -46,3 +46,21 @@ def test_labels_are_in_table_page_and_thresholds(genpr, files, tmp_path):
     assert (sum(right[:120]) < 12, sum(right[120:]) > 50) == (True, True)
     assert {row["requested"] + row["recognized"] for row in rows[180:]} == {""}
     assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
+
+
+def test_labels_by_a_pattern_equal_those_by_folders(genpr, write_images, tmp_path, rng):
+    """StyleGAN and samplers of diffusion models write class and number into one name; see also DMIT#1."""
+    pixels = rng.integers(0, 64, (60, 8, 8, 3), dtype=np.uint8)
+    pixels[30:] *= 4
+    kinds, commands = ("cat", "dog"), []
+    for form, labels in (("{}_{:02d}.png", r"pattern:^(\w+?)_\d{1,2}\.png$"), ("{}/{:02d}.png", "folders")):
+        for side, rows in (("real", range(0, 60, 2)), ("fake", range(1, 60, 2))):
+            images = {form.format(kinds[row // 30], row): pixels[row] for row in rows}
+            write_images(f"{labels[:6]}-{side}", images, "{}")
+        sources = [tmp_path / f"{labels[:6]}-{side}" for side in ("real", "fake")]
+        given = ("--real-labels", labels, "--fake-labels", labels, "--extractor", "pixels")
+        commands.append(genpr("score", *sources, "--labels", *given, "--html", tmp_path / "x.html", *QUIET))
+    assert [code for code, *_ in commands] == [0, 0]
+    tables = [out[: out.index("\nreal  ")] for _, out, _ in commands]
+    assert "label.gan_train" in tables[0]
+    assert tables[0] == tables[1]

@@ -53,6 +53,30 @@ def test_labels_are_names_of_subfolders(names, expected):
     assert of(FolderLabels(), names) == expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (r"^(.+)_\d+\.png$", ["cat", "sub/big dog", None, None]),
+        (r"[a-z]+(?=_)", ["cat", "dog", None, None]),
+        (r"(\d)\.(png|jpg)", ["1", "2", "3", None]),
+        (r"^(?:[a-z/]+ )?([a-z]*)_?\d", ["cat", "dog", None, None]),  # an empty or unused group is no label
+    ],
+    ids=range(4),
+)
+def test_labels_are_parts_of_names(expression, expected):
+    names = ["cat_01.png", ".\\sub\\big dog_12.png", "3.jpg", "x.gif"]
+    assert of(open_labels(f"pattern:{expression}", "x", "real"), names) == expected
+
+
+def test_patterns_that_find_nothing_are_errors():
+    for expression in ("(", "*", "a{99999999999999999999}", "(" * 5000 + ")" * 5000):
+        with raising(UsageError, "bad-pattern"):
+            open_labels(f"pattern:{expression}", "x", "real")
+    with raising(DataError, "labels-match-nothing"):
+        of(open_labels(r"pattern:(\d+)", "x", "real"), ["a.png", "b.png"])
+    assert of(open_labels("pattern:a", "x", "real"), []) == []
+
+
 def labels_csv(tmp_path, text):
     (tmp_path / "labels.csv").write_bytes(text.encode())
     return open_labels(tmp_path / "labels.csv", "x", "real")
