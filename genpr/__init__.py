@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from genpr.errors import UsageError as UsageError
     from genpr.evaluation.compare import compare as compare
     from genpr.evaluation.compare import load_results as load_results
+    from genpr.evaluation.diversity import diversity as diversity
     from genpr.evaluation.evaluator import Evaluator as Evaluator
     from genpr.evaluation.evaluator import score as score
     from genpr.evaluation.modes import find_modes as find_modes
@@ -72,6 +73,7 @@ _NAMES = {
     "evaluation.modes": "find_modes",
     "evaluation.options": "LabelOptions",
     "evaluation.panel": "PanelResult score_panel",
+    "evaluation.diversity": "diversity",
     "evaluation.reconstruction": "reconstruct",
     "evaluation.result": "Result",
     "evaluation.write_statistics": "reference_statistics",

@@ -109,6 +109,13 @@ clamped warning
 skipped warning
     {count} of {total} {role} images could not be used and were left out
     --json lists them
+# groups
+few-groups note
+    no intervals, because the number of groups is only {n}
+    provide images of at least {least} groups
+groups-without-pairs note
+    {count} of {total} groups have fewer than two {role} images, and so no pair: {shown}
+    provide at least two images of each group, under the same name of the group in both sets
 # images and their prompts
 prompts-truncated warning
     {count} of {total} prompts have more than the {context} tokens that {encoder} reads, and were truncated

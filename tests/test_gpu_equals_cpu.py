@@ -22,7 +22,7 @@ ROUNDED = {
     "mind",
     "moments",
 }
-ROUNDED |= {"reconstruct", "score", "vendi"}
+ROUNDED |= {"diversity", "reconstruct", "score", "vendi"}
 
 
 def plain(value):

@@ -33,6 +33,7 @@ _SECTIONS = {
         "sweep": "Score a generator over truncation, guidance or another parameter.",
     },
     "Conditional generation": {
+        "diversity": "LPIPS, MS-SSIM or feature distances of images of one prompt or class.",
         "align": "R-precision, hit rates and CLIPScore of images and their prompts.",
         "entities": "Recall of expected entities, from answers about images or by a detector.",
     },
@@ -47,7 +48,7 @@ _SECTIONS = {
     },
 }
 _IN_ONE_FILE = {
-    **dict.fromkeys(("align", "entities", "modes", "reconstruct"), "results"),
+    **dict.fromkeys(("align", "diversity", "entities", "modes", "reconstruct"), "results"),
     **dict.fromkeys(("features", "stats"), "features"),
 }
 COMMANDS = {name: text for section in _SECTIONS.values() for name, text in section.items()}

@@ -10,7 +10,7 @@ from typing import TypeVar
 from genpr.cli.options import SOURCE, grouped_option, refuse_given
 from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
-from genpr.evaluation.options import FAMILY, ModesOptions, ReconstructOptions
+from genpr.evaluation.options import DIVERSITY, FAMILY, DiversityOptions, ModesOptions, ReconstructOptions
 from genpr.features.options import keywords_of, option_fields
 
 T = TypeVar("T")
@@ -59,6 +59,28 @@ def reconstruct(real: str, reconstructed: str, *, options: ReconstructOptions, o
     found = output.run(reconstruct_with, real, reconstructed, options=options)
     page = partial(reconstruction_report, found, real, reconstructed, policy=options.decoding)
     return output.finish(found.result, page, partial(write_pairs, found=found))
+
+
+@source_command("fake", options=DiversityOptions, output=ScoreOutput)
+def diversity(fake: str, *, options: DiversityOptions, output: ScoreOutput) -> int:
+    """Compute how different the images of one group are in FAKE, such as those of one prompt, class or source image.
+
+    Distances of pairs are averaged over the pairs of a group, then over groups. Groups are sub-folders, or labels of
+    the images. With --real, the same is computed for the reals of these groups.
+
+    \b
+    genpr diversity out/ --real photos/                a folder per class
+    genpr diversity out/ --groups 'pattern:^(.+)_\\d+'  cat_0001.png is in cat
+    genpr diversity out/ --metrics ms_ssim --groups all
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+    output.check([DIVERSITY + name for name in options.chosen])
+    from genpr.evaluation.diversity import diversity_with
+    from genpr.report.files import write_groups
+    from genpr.report.score_page import diversity_report
+
+    found = output.run(diversity_with, fake, options=options)
+    page = partial(diversity_report, found, {"fake": fake, "real": options.real}, policy=options.decoding)
+    return output.finish(found.result, page, partial(write_groups, result=found.result))
 
 
 @source_command("images", options=AlignOptions, output=ScoreOutput)

@@ -87,17 +87,18 @@ class PatternLabels:
     """Classes by `pattern:REGEX`: the first group of the expression in the name of an image, or all that it matches."""
 
     origin: str
+    expression: re.Pattern[str]
 
-    @cached_property
-    def expression(self) -> re.Pattern[str]:
-        """The compiled expression; UsageError "bad-pattern" if it is none."""
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The labels by the expression after the prefix; UsageError "bad-pattern" if it is none."""
+        of_user = text.removeprefix(PATTERN)
         try:
-            of_user = self.origin.removeprefix(PATTERN)
-            return re.compile(of_user)
+            return cls(text, re.compile(of_user))
         except (re.error, OverflowError, RecursionError) as error:
-            text = f"{printable(self.origin)} is not a regular expression of Python ({printable(str(error))})"
+            reason = f"{printable(text)} is not a regular expression of Python ({printable(str(error))})"
             advice = r"; expected is one such as pattern:^(.+)_\d+\.png$"
-            raise UsageError(text + advice, code="bad-pattern") from None
+            raise UsageError(reason + advice, code="bad-pattern") from None
 
     def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
         """One label per image; None for images that do not match, or whose label is empty."""
@@ -111,18 +112,12 @@ Labels: TypeAlias = FolderLabels | PatternLabels | ImageValues[Label]  # not mat
 def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
     """The label of each image, by its name or by its row in a source of `total` images; None without one."""
     found = labels.match(names, rows, total)
-    if isinstance(labels, PatternLabels) and names and not any(found):
+    of_file = labels.by_name if isinstance(labels, ImageValues) else None
+    if (of_file is not None or isinstance(labels, PatternLabels)) and names and not any(found):
+        theirs = "" if of_file is None else f" (it has {short(next(iter(of_file), 'nothing'))!r})"
         raise DataError(
-            f"{printable(labels.origin)} matches none of the {len(names):,} images, which have names such as {short(names[0])!r}; "
-            "names are relative to the source, and the first group of the expression is the label",
-            code="labels-match-nothing",
-            path=labels.origin,
-        )
-    if isinstance(labels, ImageValues) and labels.by_name is not None and names and not any(found):
-        theirs = next(iter(labels.by_name), "nothing")
-        raise DataError(
-            f"{printable(labels.origin)} has none of the {len(names):,} images: it has {short(theirs)!r}, but images have "
-            f"names such as {short(names[0])!r}; names must be relative to the source",
+            f"{printable(labels.origin)} has none of the {len(names):,} images{theirs}, which have names such as "
+            f"{short(names[0])!r}; names must be relative to the source",
             code="labels-match-nothing",
             path=labels.origin,
         )
@@ -143,9 +138,7 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
     if isinstance(labels, str) and labels == "folders":
         return FolderLabels()
     if isinstance(labels, str) and labels.startswith(PATTERN):
-        pattern = PatternLabels(labels)
-        _ = pattern.expression  # which checks it
-        return pattern
+        return PatternLabels.parse(labels)
     if isinstance(labels, str | os.PathLike):
         return _read_file(Path(labels), role)
     return _in_order(labels, f"{role}_labels")
@@ -426,9 +419,9 @@ class SourceLabels:
             return None
         source = self.opened.source if isinstance(self.opened, FeatureSet) else self.opened.source.name
         matched = labels_of(self.labels, names, range(len(names)), len(names))
-        return check_complete(
-            LabeledImages(self.role, source, self.labels.origin, names, matched), self.policy, self.hint
-        )
+        notices = self.labels.order_notices(names) if isinstance(self.labels, ImageValues) else ()
+        images = LabeledImages(self.role, source, self.labels.origin, names, matched, notices)
+        return check_complete(images, self.policy, self.hint)
 
     def match(self, features: FeatureSet) -> LabeledImages | None:
         """Each embedded image with its label, without unusable images of the source; None without classes."""

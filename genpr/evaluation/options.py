@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -180,8 +181,8 @@ class ScoreOptions(EmbedOptions):
     )
     real_groups: object = option(
         None,
-        "Groups of reals that are not independent, such as slices of a volume or frames of a video: folders, or a file as for "
-        "--real-labels. Intervals come from halves of groups, the control splits no group, and metrics have no null.",
+        "Groups of reals that are not independent, such as slices of a volume or frames of a video: folders, pattern:REGEX, or a "
+        "file as for --real-labels. Intervals come from halves of groups, the control splits no group, and metrics have no null.",
         group="inputs",
         unset="each image is independent",
         metavar="FILE",
@@ -270,16 +271,24 @@ class ModesOptions(EmbedOptions):
 
 
 FAMILY = "reconstruction."
+LPIPS_NET = "Network of lpips: vgg, as in papers about tokenizers, or alex, as in those about diversity."
+DIVERSITY, DIVERSITY_METRICS = "diversity.", ("lpips", "ms_ssim", "cosine_distance")
 PAIR_METRICS = ("psnr", "ssim", "lpips", "rfid", "clip_i", "dino_i")
 """Names of the metrics, without the family."""
 _DEFAULT_OF_PAIRS = PAIR_METRICS[:4]
 
 
-def _check_pair_metrics(metrics: object) -> None:
+def _check_pair_metrics(metrics: object, known: Sequence[str] = PAIR_METRICS, family: str = FAMILY) -> None:
     given = metrics if isinstance(metrics, Collection) and not isinstance(metrics, str) else [metrics]
-    unknown = [str(name) for name in given if str(name).removeprefix(FAMILY) not in PAIR_METRICS]
+    unknown = [str(name) for name in given if str(name).removeprefix(family) not in known]
     if unknown or not given:
-        raise unknown_metrics(unknown, PAIR_METRICS)
+        raise unknown_metrics(unknown, known)
+
+
+def _in_order(metrics: str | Sequence[str], known: Sequence[str], family: str) -> tuple[str, ...]:
+    given = [metrics] if isinstance(metrics, str) else metrics
+    names = {name.removeprefix(family) for name in given}
+    return tuple(name for name in known if name in names)
 
 
 def _check_extractor(extractor: object) -> None:
@@ -317,7 +326,7 @@ class ReconstructOptions(EmbedOptions):
     )
     lpips_net: Literal["vgg", "alex"] = option(
         "vgg",
-        "Network of lpips: vgg, as in papers about tokenizers, or alex, the default of the library lpips.",
+        LPIPS_NET,
         group="metrics",
         choices=("vgg", "alex"),
     )
@@ -342,9 +351,7 @@ class ReconstructOptions(EmbedOptions):
     @property
     def chosen(self) -> tuple[str, ...]:
         """The requested metrics without the prefix of their family, in display order."""
-        given = [self.metrics] if isinstance(self.metrics, str) else self.metrics or _DEFAULT_OF_PAIRS
-        names = {name.removeprefix(FAMILY) for name in given}
-        return tuple(name for name in PAIR_METRICS if name in names)
+        return _in_order(self.metrics or _DEFAULT_OF_PAIRS, PAIR_METRICS, FAMILY)
 
     @property
     def extractors(self) -> dict[str, str | FeatureExtractor]:
@@ -355,3 +362,64 @@ class ReconstructOptions(EmbedOptions):
             for name, extractor in every.items()
             if name in self.chosen
         }
+
+
+class DiversityKeywords(EmbedKeywords, total=False):
+    """The fields of `DiversityOptions` as keyword arguments."""
+
+    real: object
+    metrics: Sequence[str] | None
+    groups: object
+    groups_of_real: object
+    pairs: int
+    lpips_net: Literal["vgg", "alex"]
+    extractor: str | FeatureExtractor
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiversityOptions(EmbedOptions):
+    """The groups of images, the pairs in a group, and the metrics of pairs."""
+
+    real: object = option(
+        None, "Real images, to compute the same for their groups.", group="inputs", metavar="SOURCE"
+    )
+    metrics: Sequence[str] | None = option(
+        None,
+        f"Some of {', '.join(DIVERSITY_METRICS)}. All but ms_ssim need weights.",
+        parse=parse_names,
+        check=partial(_check_pair_metrics, known=DIVERSITY_METRICS, family=DIVERSITY),
+        unset="lpips",
+        metavar="A,B",
+    )
+    groups: object = option(
+        None,
+        f"Groups of FAKE: the word all for a single one, or as for labels {LABELS_FILE}",
+        unset=LABELS_UNSET,
+        metavar="FILE",
+    )
+    groups_of_real: object = option(None, "Groups of the reals.", unset="as for FAKE", metavar="FILE")
+    pairs: int = option(
+        190,
+        "Pairs in a group, chosen at random if there are more. The default is all pairs of 20 images.",
+        least=1,
+        most=10**6,
+        metavar="N",
+    )
+    lpips_net: Literal["vgg", "alex"] = option("alex", LPIPS_NET, group="metrics", choices=("vgg", "alex"))
+    extractor: str | FeatureExtractor = option(
+        "timm:vit_small_patch16_224.dino",
+        f"{EXTRACTOR} Only for cosine_distance.",
+        check=_check_extractor,
+        metavar="NAME",
+    )
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The requested metrics without the prefix of their family, in display order."""
+        return _in_order(self.metrics or DIVERSITY_METRICS[:1], DIVERSITY_METRICS, DIVERSITY)
+
+    @property
+    def extractors(self) -> dict[str, str | FeatureExtractor]:
+        """The extractor of each requested metric that is computed from features."""
+        key = canonical_name(self.extractor) if isinstance(self.extractor, str) else self.extractor
+        return {name: key for name in self.chosen if name == "cosine_distance"}

@@ -89,7 +89,7 @@ class EvaluationProtocol:
             raise UsageError(
                 f"{some(found)} cannot be computed from features alone: label.* come with labels (--labels), retrieval.* and "
                 "alignment.* with prompts (genpr align), entity.* with entities (genpr entities), reconstruction.* with pairs "
-                "(genpr reconstruct)",
+                "(genpr reconstruct), diversity.* with groups (genpr diversity)",
                 code="metric-of-other-family",
             )
         if not names or names - METRICS.keys():

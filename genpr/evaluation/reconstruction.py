@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, starmap
@@ -33,14 +33,14 @@ from genpr.errors import (
     some,
 )
 from genpr.evaluation.notices_of_score import SMALL, decoding_notices
-from genpr.evaluation.options import FAMILY, ReconstructKeywords, ReconstructOptions
+from genpr.evaluation.options import FAMILY, DiversityOptions, ReconstructKeywords, ReconstructOptions
 from genpr.evaluation.result import ReconstructionSummary, Result, SideSummary, package_versions
 from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.networks.lpips import MIN_SIDE, PerceptualDistance, own_weights
-from genpr.features.options import takes_options
+from genpr.features.options import EmbedOptions, takes_options
 from genpr.features.registry import require_all_weights, weights_of
 from genpr.features.resize import as_tensor
 from genpr.features.source_features import (
@@ -129,9 +129,9 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
     check_options_of_ranks(options)
     with memory_limit(options.max_memory):
         sides = (real, "real"), (reconstructed, "reconstructed")
-        embedder, opened = Embedder(options), [_opened(*side, options) for side in sides]
+        embedder, opened = Embedder(options), [opened_images(*side, options) for side in sides]
         *parts, paired_by = pair_sources(opened[0].source, opened[1].source, options.pair)
-        weights, started = _find_weights(options), time.perf_counter()
+        weights, started = find_weights(options), time.perf_counter()
         shift = _shift(parts, options) if paired_by == "order" else ""
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
@@ -277,7 +277,8 @@ def _check_names(
         raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
 
 
-def _opened(source: object, role: str, options: ReconstructOptions) -> OpenedImages:
+def opened_images(source: object, role: str, options: ReconstructOptions | DiversityOptions) -> OpenedImages:
+    """Images of a source; UsageError for features ("needs-images")."""
     if options.bands == "all":
         raise UsageError("pairs are compared in RGB; bands cannot be 'all'", code="bad-option")
     opened = open_input(source, role, options.decoding)
@@ -287,7 +288,7 @@ def _opened(source: object, role: str, options: ReconstructOptions) -> OpenedIma
     return opened
 
 
-def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
+def find_weights(options: ReconstructOptions | DiversityOptions) -> dict[WeightsFile, Path]:
     """The paths of LPIPS' files; missing and unused weights are reported before any image is read."""
     names = [extractor for extractor in options.extractors.values() if isinstance(extractor, str)]
     weights, offline = options.weights, options.offline
@@ -301,7 +302,8 @@ def _find_weights(options: ReconstructOptions) -> dict[WeightsFile, Path]:
         require_all_weights(names, options)
         return {file: find_or_fetch(file, weights=path, offline=offline) for file, path in own.items()}
     except WeightsError as error:
-        text = f"{error}. Metrics that need no weights: --metrics psnr,ssim"
+        free = "psnr,ssim" if isinstance(options, ReconstructOptions) else "ms_ssim"
+        text = f"{error}. Metrics that need no weights: --metrics {free}"
         raise WeightsError(text, code=error.code, path=error.path) from error
 
 
@@ -333,9 +335,8 @@ def _measured(
     if "ssim" in options.chosen:
         measures["ssim"] = ssim
     if weights:
-        backbone, linear = starmap(load_weights, weights.items())
-        distance = PerceptualDistance(options.lpips_net, backbone, linear, embedder.device)
-        measures["lpips"], found.extractors["lpips"] = distance, distance.info
+        measures["lpips"] = distance = perceptual_distance(options.lpips_net, weights, embedder.device)
+        found.extractors["lpips"] = distance.info
     columns: dict[str, list[float]] = {name: [] for name in ("psnr", *measures)}
     previous = torch.empty(0)  # the last reconstruction of the previous batch
     with state_guard(), torch.inference_mode(), reused_memory:
@@ -353,6 +354,14 @@ def _measured(
     return found
 
 
+def perceptual_distance(
+    net: str, weights: Mapping[WeightsFile, Path], device: torch.device
+) -> PerceptualDistance:
+    """LPIPS with the files of `find_weights`."""
+    backbone, linear = starmap(load_weights, weights.items())
+    return PerceptualDistance(net, backbone, linear, device)
+
+
 def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[list[Tensor]]]:
     """Batches of usable consecutive pairs of one size; names and facts of the images are recorded in `found`."""
     leasts = {"ssim": WINDOW, "lpips": MIN_SIDE[options.lpips_net]}
@@ -363,7 +372,7 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[lis
     for row, (real, fake) in enumerate(zip(images, images, strict=True)):
         if options.progress is not None:
             options.progress("pairs", row + 1, len(found.parts[0]))
-        pair = real, _checked(real, fake, least)
+        pair = real, checked(real, fake, least, "its original")
         pixels = [as_tensor(image.pixels) for image in pair if image.pixels is not None]
         for seen, image in zip(found.seen, pair, strict=True):
             if len(pixels) == 2 or image.error is not None:
@@ -386,20 +395,20 @@ def _batches(found: _Measured, options: ReconstructOptions) -> Iterator[list[lis
     yield batch
 
 
-def _checked(real: LoadedImage, fake: LoadedImage, least: int) -> LoadedImage:
-    """The reconstruction, with an error if it cannot be compared with its original."""
-    if real.pixels is None or fake.pixels is None:
-        return fake
-    sizes = [f"{each.shape[1]} x {each.shape[0]}" for each in (real.pixels, fake.pixels)]
+def checked(first: LoadedImage, image: LoadedImage, least: int, which: str) -> LoadedImage:
+    """The image, with an error if it is too small or has not the size of the first, which messages call `which`."""
+    if first.pixels is None or image.pixels is None:
+        return image
+    sizes = [f"{each.shape[1]} x {each.shape[0]}" for each in (first.pixels, image.pixels)]
     if sizes[0] != sizes[1]:
         advice = "--prepare center-crop:N gives all images one size"
-        code, reason = "sizes-differ", f"its original {printable(real.name)} {sizes[0]} ({advice})"
-    elif min(fake.pixels.shape[:2]) < least:
-        code, reason = "image-too-small", f"but the metrics need sides of at least {least} (psnr takes any)"
+        code, reason = "sizes-differ", f"{which} {printable(first.name)} {sizes[0]} ({advice})"
+    elif min(image.pixels.shape[:2]) < least:
+        code, reason = "image-too-small", f"but the metrics need sides of at least {least}"
     else:
-        return fake
-    text = f"{fake.name} has {sizes[1]} pixels, {reason}"
-    return replace(fake, pixels=None, error=ImageError(text, code=code, path=fake.name))
+        return image
+    text = f"{image.name} has {sizes[1]} pixels, {reason}"
+    return replace(image, pixels=None, error=ImageError(text, code=code, path=image.name))
 
 
 def _add_features(
@@ -430,9 +439,11 @@ def _add_features(
     return notices
 
 
-def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, seed: int) -> MetricValue:
+def mean_value(
+    name: str, column: Floats, extractor: ExtractorInfo | None, seed: int, variant: str | None = None
+) -> MetricValue:
     """The mean of the finite values of a column, or the only value of a metric of all pairs."""
-    is_finite, metric = np.isfinite(column), ALL_METRICS[FAMILY + name]
+    is_finite, metric = np.isfinite(column), ALL_METRICS[name]
     replicates = None
     if len(column) >= MIN_UNITS:
         totals = np.where(is_finite, column, 0)[:, None]
@@ -441,11 +452,50 @@ def _metric_value(name: str, column: Floats, extractor: ExtractorInfo | None, se
         float(column[is_finite].mean()),
         None,
         extractor=None if extractor is None else extractor.name,
-        variant=_VARIANTS.get(name),
-        n_counted=None if name == "rfid" else int(is_finite.sum()),
+        variant=variant,
+        n_counted=None if name == f"{FAMILY}rfid" else int(is_finite.sum()),
     )
     value = with_interval(value, replicates, n=None, lower=metric.lower or 0.0, upper=metric.upper)
     return replace(value, value=min(value.value, metric.upper or np.inf))
+
+
+def seen_images(
+    role: str, seen: EmbeddedImages, part: SubsetSource, options: EmbedOptions
+) -> tuple[FeatureSet, SideSummary, list[Notice]]:
+    """The usable images of a source without features, their summary, and the notices about the source."""
+    decoder = decoder_versions() | options.decoding.choices
+    found = replace(seen.feature_set(part.name, None), decoder=decoder, passed_over=part.passed_over)
+    summary = replace(SideSummary.from_features(found), what=f"{role}s")
+    return found, summary, [*decoding_notices(role, found), *part.notices]
+
+
+def result_of_pairs(
+    protocol: str,
+    metrics: Mapping[str, MetricValue],
+    extractors: Iterable[ExtractorInfo],
+    sides: tuple[SideSummary, SideSummary],
+    notices: Iterable[Notice],
+    embedder: Embedder,
+    options: EmbedOptions,
+) -> Result:
+    """A result of metrics of pairs of images."""
+    return Result(
+        metrics=metrics,
+        protocol=protocol,
+        ties="",
+        extractor=None,
+        extractors={each.name: each for each in extractors},
+        deviations=(),
+        real=sides[0],
+        fake=sides[1],
+        n_shared=0,
+        device=str(embedder.device),
+        seed=options.seed,
+        max_images=options.max_images,
+        seconds={},
+        versions=package_versions(),
+        notices=tuple(dict.fromkeys(notices)),
+    )
 
 
 def _result(
@@ -467,38 +517,21 @@ def _result(
         own.append(notice("mismatched-pairs", what="; ".join(what)))
     if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", sets=f"{total} pairs"))
+    sides = list[SideSummary]()
     for seen, part, shown, role in zip(found.seen, found.parts, names, _ROLES, strict=True):
-        decoder, others = decoder_versions() | options.decoding.choices, part.passed_over
-        whole = seen.feature_set(part.name, None)
-        sources.append(replace(whole, names=shown, decoder=decoder, passed_over=others))
-        own += [*decoding_notices(role, sources[-1]), *part.notices]
-    real, fake = (
-        replace(SideSummary.from_features(source), what=f"{role}s")
-        for source, role in zip(sources, _ROLES, strict=True)
-    )
-    columns = {name: found.values[name] for name in options.chosen}
+        source, side, more = seen_images(role, seen, part, options)
+        sources.append(replace(source, names=shown))
+        sides.append(side)
+        own += more
+    columns, of, seed = {name: found.values[name] for name in options.chosen}, found.extractors, options.seed
     defined = [name for name, column in columns.items() if np.isfinite(column).any()]
-    result = Result(
-        metrics={
-            FAMILY + name: _metric_value(name, columns[name], found.extractors.get(name), options.seed)
-            for name in defined
-        },
-        protocol=PROTOCOL,
-        ties="",
-        extractor=None,
-        extractors={each.name: each for each in found.extractors.values()},
-        deviations=(),
-        real=real,
-        fake=fake,
-        n_shared=0,
-        device=str(embedder.device),
-        seed=options.seed,
-        max_images=options.max_images,
-        seconds=found.seconds,
-        versions=package_versions(),
-        notices=tuple(dict.fromkeys((*own, *notices))),
-        undefined=tuple(FAMILY + name for name in columns if name not in defined),
-        reconstruction=summary,
-    )
+    metrics = {
+        FAMILY + name: mean_value(FAMILY + name, columns[name], of.get(name), seed, _VARIANTS.get(name))
+        for name in defined
+    }
+    both = sides[0], sides[1]
+    result = result_of_pairs(PROTOCOL, metrics, of.values(), both, [*own, *notices], embedder, options)
+    undefined = tuple(FAMILY + name for name in columns if name not in defined)
+    result = replace(result, seconds=found.seconds, undefined=undefined, reconstruction=summary)
     columns.pop("rfid", None)
     return Reconstructed(result, (sources[0], sources[1]), columns)

@@ -305,6 +305,15 @@ class ReconstructionSummary:
 
 
 @dataclass(frozen=True)
+class DiversitySummary:
+    """Diversity within groups."""
+
+    grouped_by: str  # where the groups come from
+    # By group, the least diverse first: numbers of "images" and "pairs", the mean of each metric, and the same of "real_" ones
+    groups: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
 class Result:
     """One score.
 
@@ -333,6 +342,7 @@ class Result:
         entities: Expected and found entities, if they were compared.
         reference_statistics: The file of mean and covariance of the reals, if a metric uses one.
         reconstruction: Pairs of originals and reconstructions, if they were compared.
+        diversity: Groups, if images were compared within them. The JSON of other results leaves it out.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -358,6 +368,7 @@ class Result:
     entities: EntitySummary | None = None
     reference_statistics: StatisticsSummary | None = None
     reconstruction: ReconstructionSummary | None = None
+    diversity: DiversitySummary | None = None
 
     def __str__(self) -> str:
         """A line for each metric: its name, value, 95 % interval and null; then a line for each notice."""
@@ -386,6 +397,11 @@ class Result:
         return ("real", "fake") if self.real.what == "images" else (self.real.what, self.fake.what)
 
     @property
+    def is_of_pairs(self) -> bool:
+        """Whether its values are means over pairs of images, by metrics with an extractor of their own."""
+        return self.reconstruction is not None or self.diversity is not None
+
+    @property
     def tradeoff(self) -> tuple[float, float]:
         """Recall and precision, the coordinates in a plot."""
         precision, recall = (self[name] for name in F_SCORE_METRICS)
@@ -397,7 +413,7 @@ class Result:
 
         False for features without published scores, and for deviations from the protocol.
         """
-        is_known = self.extractor is not None or self.reconstruction is not None
+        is_known = self.extractor is not None or self.is_of_pairs
         known = is_known and all(info.comparable for info in self.extractors.values())
         return known and not self.deviations
 
@@ -413,7 +429,10 @@ class Result:
             "fingerprint": self.fingerprint,
             "families": self.families,
         }
-        return {"schema": SCHEMA, **facts, **asdict(self)}
+        record = asdict(self)
+        if self.diversity is None:
+            del record["diversity"]
+        return {"schema": SCHEMA, **facts, **record}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as text; NaN and infinities cannot occur."""

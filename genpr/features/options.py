@@ -117,8 +117,8 @@ _OF_ONE_RANK = (
     *("quiet", "as_json"),
 )
 _FILES = (  # which another rank may have elsewhere; but all have them, or none
-    *("held_out", "reference_statistics", "real_labels", "fake_labels", "real_groups", "fake_groups"),
-    *("calibrate_on", "html", "table"),
+    *("held_out", "reference_statistics", "real_labels", "fake_labels"),
+    *("real_groups", "fake_groups", "groups", "groups_of_real", "calibrate_on", "real", "html", "table"),
 )
 
 

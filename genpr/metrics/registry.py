@@ -234,10 +234,11 @@ def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
 METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, *DISTRIBUTION_METRICS])
 """Those computed from features alone, by name, in display order."""
 
-_RECONSTRUCTED = "reconstruction."
+_RECONSTRUCTED, _DIVERSITY = "reconstruction.", "diversity."
 _SIGNED = {f"{_RECONSTRUCTED}{name}" for name in ("ssim", "clip_i", "dino_i")}  # from -1 to 1
 _UNBOUNDED = {f"{_RECONSTRUCTED}{name}" for name in ("psnr", "lpips", "rfid")} | {"alignment.clip_score"}
-_LOWER = {"entity.failure_rate", "reconstruction.lpips", "reconstruction.rfid"}
+_UNBOUNDED |= {f"{_DIVERSITY}lpips", f"{_DIVERSITY}cosine_distance"}
+_LOWER = {"entity.failure_rate", "reconstruction.lpips", "reconstruction.rfid", "diversity.ms_ssim"}
 
 Row = tuple[str, str, str]  # name, meaning and reference
 
@@ -281,7 +282,11 @@ _ROWS: list[Row] = [
     ),
     (f"{_RECONSTRUCTED}clip_i", "cosine of a pair's CLIP embeddings", _DREAMBOOTH),
     (f"{_RECONSTRUCTED}dino_i", "cosine of a pair's DINO embeddings", _DREAMBOOTH),
+    (f"{_DIVERSITY}lpips", "mean LPIPS of pairs in a group", "Zhu et al. 2017, arXiv:1711.11586"),
+    (f"{_DIVERSITY}ms_ssim", "mean MS-SSIM of pairs in a group", "Odena et al. 2017, arXiv:1610.09585"),
+    (f"{_DIVERSITY}cosine_distance", "mean 1 - cosine of pairs in a group", "this package"),
 ]
+
 
 CONDITIONAL: Mapping[str, Metric] = _by_name(
     [

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import printable
-from genpr.evaluation.options import PAIR_METRICS
+from genpr.evaluation.options import DIVERSITY_METRICS, PAIR_METRICS
 from genpr.storage import (
     atomic_path,
     check_output,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from genpr.conditional.prompt_ranking import ImageRank
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.reconstruction import Reconstructed
+    from genpr.evaluation.result import Result
 
 _SCORES = ("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic")
 _OF_FAKES = (*_SCORES, "requested", "recognized")
@@ -43,16 +44,19 @@ _MARK = "'"
 _ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\x3b"})
 _RANK_COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 _PAIR_COLUMNS = ("row", "original", "reconstruction")
+_GROUP_COLUMNS = {"group", "images", "pairs", *DIVERSITY_METRICS}
 SWEEP_FILES = ("sweep.json", "sweep.png")
 
 
 @marked_by
 def is_own_table(head: bytes) -> bool:
-    """Whether a file has the columns of samples, ranks or pairs; with further ones, the table is of the user."""
+    """Whether a file has the columns of samples, ranks, pairs or groups; with further ones, the table is of the user."""
     columns = tuple(head.partition(b"\n")[0].decode(errors="replace").split(","))
     pairs, values = columns[: len(_PAIR_COLUMNS)], set(columns[len(_PAIR_COLUMNS) :])
     is_of_pairs = pairs == _PAIR_COLUMNS and set() < values <= set(PAIR_METRICS)
-    return is_of_pairs or columns in {COLUMNS, _RANK_COLUMNS}
+    is_of_groups = columns[:3] == ("group", "images", "pairs")
+    is_of_groups &= {name.removeprefix("real_") for name in columns} <= _GROUP_COLUMNS
+    return is_of_pairs or is_of_groups or columns in {COLUMNS, _RANK_COLUMNS}
 
 
 def check_sweep(folder: Path, inputs: Iterable[Path] = (), *, overwrite: bool = False) -> None:
@@ -122,6 +126,15 @@ def write_pairs(path: Path, found: Reconstructed, *, overwrite: bool = False) ->
     lines = ([row, *cells] for row, cells in enumerate(rows))
     _write_table(path, heads, lines, overwrite=overwrite)
     return len(found.sources[0])
+
+
+def write_groups(path: Path, result: Result, *, overwrite: bool = False) -> int:
+    """Write a CSV file with the values of each group, and return the number of rows; cells of missing reals are empty."""
+    groups = {} if result.diversity is None else result.diversity.groups
+    heads = dict.fromkeys(name for row in groups.values() for name in row)
+    rows = ([cell_of(group), *(row.get(name, "") for name in heads)] for group, row in groups.items())
+    _write_table(path, ["group", *heads], rows, overwrite=overwrite)
+    return len(groups)
 
 
 def _write_table(

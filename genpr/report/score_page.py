@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from genpr.errors import GenprError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from genpr.conditional.align import Aligned
+    from genpr.evaluation.diversity import Diverse
     from genpr.evaluation.reconstruction import Reconstructed
     from genpr.features.options import StageProgress
 
@@ -79,7 +80,7 @@ def html_report(
             head for head in ("null", "chance", "pool") if any(row[head] != _DASH for row in rows)
         ],
         details=details,
-        details_title="Labels, classes, prompts and entities",
+        details_title="Labels, classes, prompts and entities" if result.diversity is None else "Groups",
         figures=figures,
     )
 
@@ -203,11 +204,30 @@ def reconstruction_report(
 
     `real` and `fake` are the sources of the originals and of the reconstructions.
     """
-    roles: tuple[Role, Role] = ("real", "fake")
-    sources: dict[Role, tuple[object, Sequence[str], Any]] = {
-        role: (source, side.names, None if side.identities is None else side.identities.numpy())
-        for role, source, side in zip(roles, (real, fake), found.sources, strict=True)
-    }
+    sets: dict[Role, FeatureSet] = {"real": found.sources[0], "fake": found.sources[1]}
     chosen = [selections.select_worst_pairs(found, metric) for metric in found.values]
-    pictures = open_pictures(sources, policy or policy_of(found.result.fake.decoder))
-    return html_report(found.result, load_images(pictures, chosen))
+    return _report_of_pairs(found.result, {"real": real, "fake": fake}, sets, chosen, policy)
+
+
+def diversity_report(
+    found: Diverse, given: Mapping[Role, object], *, policy: DecodePolicy | None = None
+) -> str:
+    """Diversity within groups as one page, with images of the least diverse groups; `given` are the sources by role."""
+    chosen = [selections.select_groups(found, role) for role in found.images]
+    return _report_of_pairs(found.result, given, found.images, chosen, policy)
+
+
+def _report_of_pairs(
+    result: Result,
+    given: Mapping[Role, object],
+    sets: Mapping[Role, FeatureSet],
+    chosen: Sequence[Gallery],
+    policy: DecodePolicy | None,
+) -> str:
+    sources: dict[Role, tuple[object, Sequence[str], Any]] = {
+        role: (given[role], each.names, None if each.identities is None else each.identities.numpy())
+        for role, each in sets.items()
+    }
+    return html_report(
+        result, load_images(open_pictures(sources, policy or policy_of(result.fake.decoder)), chosen)
+    )

@@ -24,8 +24,7 @@ def features_of(result: Result) -> list[str]:
     if (info := result.extractor) is not None:
         return [f"{info.name} ({info.dim}-d, {info.resize_text})"]
     is_of_answers = result.entities is not None and set(result.families) <= {"entity"}
-    is_without = is_of_answers or result.reconstruction is not None
-    return [] if is_without else ["features of an unknown extractor"]
+    return [] if is_of_answers or result.is_of_pairs else ["features of an unknown extractor"]
 
 
 def remarks_of(result: Result, name: str) -> list[str]:
@@ -36,7 +35,7 @@ def remarks_of(result: Result, name: str) -> list[str]:
     if metric.bias is not None:
         found.append(f"finite-sample bias of at least about {metric.bias:.3g}")
     own = result.extractor.name if result.extractor else None
-    if metric.extractor not in {None, own} and (own or result.reconstruction):
+    if metric.extractor not in {None, own} and (own or result.is_of_pairs):
         found.append(f"on {metric.extractor} features")
     if metric.variant is not None:
         found.append(metric.variant)
@@ -50,7 +49,7 @@ def metric_texts(result: Result, name: str, *, between: str = " - ") -> dict[str
     is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
     return {
         "value": number(metric.value),
-        "95 % interval": interval(metric.interval, between, as_values=result.reconstruction is not None),
+        "95 % interval": interval(metric.interval, between, as_values=result.is_of_pairs),
         "null": number(metric.known_null),
         "/null": f"{metric.relative:.0%}" if is_share else "-",
         "k": "-" if metric.k is None else str(metric.k),
@@ -71,7 +70,8 @@ def score_table(result: Result) -> str:
     purpose = "; ".join(f"{what}: {names}" for what, names in purposes.items() if names)
     lines = [purpose] if purpose else []
     if any(metric.known_null is not None for metric in found.values()):
-        lines.append("null: the mean value of a perfect generator with these numbers of images")
+        perfect = "a perfect generator with these numbers of images"
+        lines.append(f"null: the mean value of {'reals of the same groups' if result.diversity else perfect}")
     if control is not None:
         sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
         lines.append(f"real v. real: {sizes} (in parentheses: null)")
@@ -164,6 +164,19 @@ def detail_tables(
         found.append(Table("Images that match another prompt better", heads, rows, lines, {0, 2, 4}))
     if result.entities is not None:
         found += _entity_tables(result.entities, most, few)
+    if (within := result.diversity) is not None:
+        records = []
+        for group, row in list(within.groups.items())[:most]:
+            counts = {name: f"{row[name]:,.0f}" for name in ("images", "pairs")}
+            names = [name.partition(".")[2] for name in result.metrics]
+            cells = {head: number(row.get(head)) for name in names for head in (name, f"real_{name}")}
+            records.append({"group": group, **counts, **cells})
+        pairs = sum(row["pairs"] for row in within.groups.values())
+        total = (
+            f"{pairs:,.0f} pairs of fakes in {count_of(len(within.groups), 'group')} from {within.grouped_by}"
+        )
+        lines = [*and_more(len(within.groups) - most), f"the least diverse groups first; {total}"]
+        found.append(Table.of("Least diverse groups", records, lines))
     if classes is not None:
         found.append(class_table(classes, most))
     return [table for table in found if table.rows]

@@ -21,6 +21,7 @@ from genpr.report.text import capital, number, shown
 
 if TYPE_CHECKING:
     from genpr.conditional.align import Aligned
+    from genpr.evaluation.diversity import Diverse
     from genpr.evaluation.reconstruction import Reconstructed
     from genpr.features.options import StageProgress
     from genpr.metrics.modes import ModeCluster
@@ -179,6 +180,22 @@ def select_worst_pairs(found: Reconstructed, metric: str) -> Gallery:
         f"Each original (left) with its reconstruction (right), the worst of {len(values):,} pairs first."
     )
     return Gallery(f"Worst pairs by {metric}", sentence, tuple(pictures))
+
+
+_GROUPS, _PER_GROUP = 8, 12
+
+
+def select_groups(found: Diverse, role: Role) -> Gallery:
+    """Images of the groups with the least diverse fakes."""
+    pictures, summary = list[Picture](), found.result.diversity
+    for group, row in list(summary.groups.items() if summary else ())[:_GROUPS]:
+        heading = f"{group}: {', '.join(f'{name} {value:.4g}' for name, value in row.items())}"
+        rows = [at for at, name in enumerate(found.group_of[role]) if name == group][:_PER_GROUP]
+        pictures += [Picture((role, at), found.images[role].name_of(at), group=heading) for at in rows]
+    sentence = (
+        f"At most {_PER_GROUP} {role} images of each of the {_GROUPS} groups with the least diverse fakes."
+    )
+    return Gallery(f"{capital(role)} images of the least diverse groups", sentence, tuple(pictures))
 
 
 _LIKELY = 24

@@ -66,6 +66,16 @@ def of_pairs(on, folder):
         return genpr.reconstruct(real, real.flip(0), **options, **on).metrics
 
 
+def of_groups(on, folder):
+    images = IMAGES.repeat(1, 1, 2, 2)
+    options = {"metrics": ["lpips", "cosine_distance"], "extractor": "pixels", "pairs": 20}
+    with pytest.MonkeyPatch.context() as patch:
+        options |= {"weights": replaced_lpips(folder, patch)}
+        return genpr.diversity(
+            images, groups=[row % 3 for row in range(len(images))], **options, **on
+        ).metrics
+
+
 def of_panel(on, _folder):
     options = {"extractors": ["pixels", "gabor"], "metrics": ["recall"], "k": 3}
     return {name: each["recall"] for name, each in genpr.score_panel(IMAGES, IMAGES, **options, **on).items()}
@@ -78,6 +88,7 @@ def fields_of(record):
 PUBLIC = {
     "callback": lambda *_: GenprCallback(IMAGES, lambda model: [model], extractor="pixels")(0, IMAGES),
     "cmmd": lambda on, _: cmmd(REAL, FAKE, **on),
+    "diversity": of_groups,
     "embed": lambda on, _: genpr.embed(IMAGES, genpr.load_extractor("pixels", **on)),
     "evidence": lambda on, _: genpr.Evaluator(REAL, k=3, **on).evidence(FAKE).fake,
     "extractor": lambda on, _: genpr.load_extractor("gabor", **on)(IMAGES),

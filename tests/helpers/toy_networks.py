@@ -66,7 +66,14 @@ class Difference:
     info = ExtractorInfo("lpips-vgg", 1, "none", None, comparable=False)
 
     def __call__(self, real, fake):
-        return (real.double() - fake.double()).abs().mean(dim=(1, 2, 3))
+        return self.compared([(real, fake)])
+
+    def activations(self, images):
+        return [images]
+
+    def compared(self, layers):
+        ((first, second),) = layers
+        return (first.double() - second.double()).abs().mean(dim=(1, 2, 3))
 
 
 def use_toy_networks(monkeypatch, captions):

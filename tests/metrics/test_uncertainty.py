@@ -116,7 +116,7 @@ def test_too_few_units_are_an_error():
 
 
 def test_family_follows_from_the_name_of_a_metric():
-    families = {"label", "retrieval", "alignment", "entity", "reconstruction"}
+    families = {"label", "retrieval", "alignment", "entity", "reconstruction", "diversity"}
     assert {family_of(name) for name in CONDITIONAL} == families
     assert {family_of(name) for name in METRICS} == {"manifold"}
     assert set(ALL_METRICS) == {*METRICS, *CONDITIONAL}

@@ -18,6 +18,7 @@ import page_files
 import pytest
 import torch
 from page_files import N_PAIRED, N_PLAIN
+from PIL import Image
 from torch import nn
 from toy_networks import WIDTH, Pipe, StyleGAN, use_toy_networks
 
@@ -48,6 +49,8 @@ NOT_RUN = {
 """Commands that are parsed only, and why."""
 SMALLER = {
     "--n 5000": f"--n {N_PLAIN}",
+    "--pairs 1000": "--pairs 20",
+    "ms_ssim --prepare resize:256": "ms_ssim --pairs 2 --prepare resize:176",
     "--n 2000": f"--n {N_PLAIN}",
     "--max-images 10000": "--max-images 25",
     " --per-class": " --per-class --min-per-class 20",
@@ -282,6 +285,16 @@ def prepare_page(name, place):
         (place / "network.pkl").write_bytes(pickle.dumps({"G_ema": StyleGAN()}))
     if name == "samples":
         run(["score", "real", "fake", "--csv", "samples.csv", "-q"])
+    if name == "text-to-image-diversity":
+        rows = ["name,label"]
+        for source, folder in (("fake", "by-prompt"), ("real", "photos")):
+            for path in pngs(place / source):
+                image, form = Image.open(path).resize((32, 32)), f"{path.parent.name}_{path.name}"
+                for target in (place / folder / path.parent.name / path.name, place / "flat" / form):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    image.save(target)
+                rows += [f"{form},{path.parent.name}"] * (source == "fake")
+        (place / "prompt-of-image.csv").write_text("\n".join(rows))
     if name == "watching":
         run(["watch", "data/real", "runs/7/samples", "--once", "--settle", "0", "-q"])
     if name == "medical-and-remote-sensing":
@@ -325,6 +338,8 @@ def names_of(name, monkeypatch):
         names |= {"requested": ["cat", "dog", "dog"], "predicted": ["cat", "dog", "cat"]}
     if name == "reconstruction":
         names["other"] = genpr.reconstruct("val/", "recon/", metrics=["psnr"], prepare="center-crop:256")
+    if name == "text-to-image-diversity":
+        names["other"] = genpr.diversity("by-prompt/", real="photos/")
     if name == "report":
         names |= {f"{side}_png": next(pngs(Path(side))).read_bytes() for side in ("real", "fake")}
     if name == "retrieval":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -69,16 +70,20 @@ class PerceptualDistance:
         count = max(1, _PIXELS // real[0, 0].numel())
         with torch.inference_mode():
             parts = zip(torch.split(real, count), torch.split(fake, count), strict=True)
-            return torch.cat([self._distance(torch.cat(part)) for part in parts])
+            both = (self.activations(torch.cat(part)) for part in parts)
+            return torch.cat([self.compared(layer.chunk(2) for layer in layers) for layers in both])
 
-    def _distance(self, both: Tensor) -> Tensor:
-        """Distances of the first half of the images to the second."""
-        x = (both.to(self.device).float() / 127.5 - 1 - self._shift) / self._scale
-        total = torch.zeros(len(x) // 2, dtype=torch.float64, device=self.device)
-        for layers, channels in zip(self._parts, self._channels, strict=True):
+    def activations(self, images: Tensor) -> Iterator[Tensor]:
+        """The scaled activations (n, c, h, w) of images uint8 (n, 3, h, w) in each layer."""
+        x = (images.to(self.device).float() / 127.5 - 1 - self._shift) / self._scale
+        for layers in self._parts:
             x = layers(x)
-            unit = x / (x.square().sum(dim=1, keepdim=True).sqrt() + _EPS)
-            first, second = unit.chunk(2)
+            yield x / (x.square().sum(dim=1, keepdim=True).sqrt() + _EPS)
+
+    def compared(self, layers: Iterable[Sequence[Tensor]]) -> Tensor:
+        """Distances (n,) float64 of n pairs, by the activations of the first and the second images in each layer."""
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for (first, second), channels in zip(layers, self._channels, strict=True):
             weighted = (first - second).square_().mul_(channels).sum(dim=1)
-            total += weighted.double().mean(dim=(1, 2))
+            total = total + weighted.double().mean(dim=(1, 2))
         return total
