@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from image_files import (
+    IS_OLD_PILLOW,
     SMALL,
     decoded,
     encode,
@@ -201,6 +202,8 @@ def test_compressed_tiffs_give_the_levels_of_their_values(compression, predictor
     pytest.importorskip("imagecodecs")
     if compression == "packbits" and predictor:
         pytest.skip("libtiff has no predictor for it")
+    if compression == "zstd" and IS_OLD_PILLOW:
+        pytest.skip("TIFF in Zstandard needs Pillow 13")
     how = {"compression": compression, "byteorder": order, "predictor": predictor}
     for values, pixels, choices in (
         (GRAY, levels(GRAY), TWELVE),
