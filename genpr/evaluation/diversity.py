@@ -1,23 +1,20 @@
 """Diversity within groups, such as the fakes of one prompt: metrics of pairs of images, averaged over pairs, then groups.
 
-**Pairs.** The images of a group are put in random order, by a hash of the seed and their names, so that neither the order of files
-nor other groups matter. Neighbors in this order become pairs: (0, 1), (2, 3), ..., then (1, 2), (3, 4), ..., then those two
-apart, and so on. All pairs are equally likely, and few pairs share no image. An image is dropped after the last of its pairs, so
-that N pairs need at most some sqrt(2 N) images at once.
-
-**Intervals** are over groups, since images of one group are not independent.
+All pairs of a group are compared, of at most `images_per_group` random images, whose activations are in memory together. They are
+chosen by a hash of the seed and their names, so that neither the order of files nor other groups matter. Intervals are over groups,
+since images of one group are not independent.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, combinations, groupby, islice
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Literal, Self, Unpack
 
 import numpy as np
 import torch
@@ -46,7 +43,7 @@ from genpr.features.options import takes_options
 from genpr.features.resize import as_tensor
 from genpr.features.source_features import Embedder, OpenedImages, check_options_of_ranks, with_cpu_fallback
 from genpr.features.weights import WeightsFile
-from genpr.images.item import ImageSource, Item, SubsetSource, known_length
+from genpr.images.item import ImageSource, SubsetSource, known_length
 from genpr.images.loading import LoadedImage, Reader
 from genpr.images.read_ahead import read_ahead
 from genpr.images.shards import names_sha256
@@ -151,105 +148,75 @@ def _labeled(opened: OpenedImages, role: Role, options: DiversityOptions) -> Lab
     return images
 
 
-def choose_pairs(n: int, most: int) -> list[tuple[int, int]]:
-    """At most `most` pairs of n images in random order, as positions, sorted by the second; see **Pairs** above."""
-    every = (
-        (first, first + apart)
-        for apart in range(1, n)
-        for is_odd in (False, True)
-        for first in range(n - apart)
-        if first // apart % 2 == is_odd
-    )
-    return sorted(islice(every, most), key=lambda pair: pair[::-1])
-
-
+@dataclass
 class _Set:
-    """The images of one set in the order in which they are read, and the values of their pairs by group."""
+    """The images of one set that are compared, in the order in which they are read, and the values of its groups."""
 
-    def __init__(
-        self, source: ImageSource, images: LabeledImages, wanted: Container[str], options: DiversityOptions
-    ) -> None:
-        n, order, self.pairs = len(images.names), list[int](), list[tuple[int, int]]()
-        self.seen, self.role = EmbeddedImages(torch.empty(n, 0)), images.role
-        self.groups, self.group_of, self.options = list[str](), list[str](), options
-        self.values = defaultdict[str, list[list[float]]](list)  # of each metric, by pair
-        chosen = {*choose_rows(n, options.max_images or n, options.seed).tolist()}
+    part: SubsetSource
+    seen: EmbeddedImages  # facts of the images, without features
+    group_of: list[str] = field(default_factory=list)
+    means: dict[str, dict[str, float]] = field(
+        default_factory=dict
+    )  # numbers of images and pairs, and each metric
+
+    @classmethod
+    def read(
+        cls,
+        source: ImageSource,
+        images: LabeledImages,
+        wanted: Container[str],
+        measures: Mapping[str, _Measure],
+        device: torch.device,
+        options: DiversityOptions,
+    ) -> Self:
+        """Read the chosen images of the wanted groups with two or more, one group at a time, and compare them."""
+        n, chosen = len(images.names), dict[str, list[int]]()
+        usable = {*choose_rows(n, options.max_images or n, options.seed).tolist()}
         for group in filter(wanted.__contains__, images.rows):
-            own = [row for row in images.rows[group] if row in chosen]
+            own = [row for row in images.rows[group] if row in usable]
             own.sort(key=lambda row: names_sha256([str(options.seed), images.names[row]]))
-            pairs = choose_pairs(len(own), options.pairs)
-            own = own[: max(pairs, default=(0, -1))[1] + 1]  # those in pairs are the first
-            self.pairs += [(len(order) + first, len(order) + second) for first, second in pairs]
-            order += own
-            self.groups += [group] * len(own)
-        self.source = SubsetSource(source.name, source, order)
+            if len(own) > 1:
+                chosen[group] = sorted(own[: options.images_per_group])
+        order = list(chain.from_iterable(chosen.values()))
+        found = cls(SubsetSource(source.name, source, order), EmbeddedImages(torch.empty(n, 0)))
+        leasts = {"lpips": MIN_SIDE[options.lpips_net], "ms_ssim": MultiScaleSSIM.least}
+        least = max(leasts.get(metric, 1) for metric in options.chosen)
+        # A group is selected by itself, since a source may have no random access.
+        items = enumerate(chain.from_iterable(map(source.select, chosen.values())))
+        unread = read_ahead(items, [Reader()], options.decoding)
+        for group, rows in chosen.items():
+            own_images = list[LoadedImage]()
+            for [image] in islice(unread, len(rows)):
+                if options.progress is not None:
+                    options.progress(images.role, image.position + 1, len(order))
+                if least > 1:  # extractors take any size
+                    image = checked((own_images or [image])[0], image, least, "another of its group,")
+                found.seen.add(image)
+                own_images += [image] * (image.pixels is not None)
+            found.group_of += [group] * len(own_images)
+            if len(own_images) > 1 and (options.on_bad == "skip" or not found.seen.bad):
+                found.means[group] = _means(own_images, measures, device, options.batch_size)
+        options.bad_images.check(list(found.seen.bad.values()), total=len(order), source=source.name)
+        return found
 
-    def add_pairs(self, measures: Mapping[str, _Measure], device: torch.device) -> None:
-        """Compute the activations of each image once, and keep them until the last of its pairs."""
-        partners = {
-            at: [first for first, _ in each] for at, each in groupby(self.pairs, lambda pair: pair[1])
-        }
-        last, kept = dict(self.pairs), dict[int, list[list[Tensor]]]()  # by position
-        for batch in self._batches():
-            pixels = torch.stack([image for _, image in batch]).to(device)
-            layers = [list(each.activations(pixels)) for each in measures.values()]
-            for row, (at, _) in enumerate(batch):
-                kept[at] = [[layer[row : row + 1] for layer in each] for each in layers]
-                for other in filter(kept.__contains__, partners.get(at, ())):
-                    both = (zip(*each, strict=True) for each in zip(kept[other], kept[at], strict=True))
-                    found = zip(measures.values(), both, strict=True)
-                    values = [float(measure.compared(each)[0]) for measure, each in found]
-                    self.values[self.groups[at]].append(values)
-                kept = {each: own for each, own in kept.items() if last.get(each, -1) > at}
 
-    def _batches(self) -> Iterator[list[tuple[int, Tensor]]]:
-        """Positions and pixels of usable images, in batches of one size."""
-        options = self.options
-        for shape, run in groupby(self._images(), lambda each: each[1].shape):
-            count = max(1, min(options.batch_size, _PIXELS // shape[1:].numel()))
-            while batch := list(islice(run, count)):
-                if options.on_bad == "skip" or not self.seen.bad:
-                    yield batch
-        bad = list(self.seen.bad.values())
-        options.bad_images.check(bad, total=len(self.groups), source=self.source.name)
-
-    def _images(self) -> Iterator[tuple[int, Tensor]]:
-        """Positions and pixels of usable images, whose facts are recorded."""
-        leasts = {"lpips": MIN_SIDE[self.options.lpips_net], "ms_ssim": MultiScaleSSIM.least}
-        least = max(leasts.get(metric, 1) for metric in self.options.chosen)
-        first = dict[str, LoadedImage]()  # of the current group
-        for at, [image] in enumerate(read_ahead(enumerate(self._items()), [Reader()], self.options.decoding)):
-            if self.options.progress is not None:
-                self.options.progress(self.role, at + 1, len(self.groups))
-            group = self.groups[at]
-            if least > 1:  # extractors take any size
-                image = checked(first.get(group, image), image, least, "another of its group,")
-            self.seen.add(image)
-            if image.pixels is not None:
-                first = {group: first.get(group, image)}
-                self.group_of.append(group)
-                yield at, as_tensor(image.pixels)
-
-    def _items(self) -> Iterator[Item]:
-        """The images; those of a group are read in the order of the source, which may have no random access."""
-        rows = self.source.rows
-        for _, own in groupby(range(len(rows)), self.groups.__getitem__):
-            positions = list(own)
-            ordered = sorted(positions, key=rows.__getitem__)
-            items = dict(zip(ordered, self.source.select(ordered), strict=True))
-            yield from map(items.__getitem__, positions)
-
-    def means(self, names: Iterable[str]) -> dict[str, dict[str, float]]:
-        """The numbers of images and pairs and the mean of each metric, by group with pairs."""
-        images = Counter(self.group_of)
-        return {
-            group: {
-                "images": images[group],
-                "pairs": len(rows),
-                **dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True)),
-            }
-            for group, rows in self.values.items()
-        }
+def _means(
+    images: Sequence[LoadedImage], measures: Mapping[str, _Measure], device: torch.device, batch_size: int
+) -> dict[str, float]:
+    """The numbers of images and pairs, and the mean of each metric over all pairs; each image passes a network once."""
+    pixels = [as_tensor(image.pixels) for image in images if image.pixels is not None]
+    known = {name: list[Sequence[Tensor]]() for name in measures}  # layers by image
+    for _, run in groupby(pixels, lambda each: each.shape):
+        stack = torch.stack(list(run))
+        for batch in torch.split(stack, max(1, min(batch_size, _PIXELS // stack[0, 0].numel()))):
+            for name, measure in measures.items():
+                layers = [torch.split(layer, 1) for layer in measure.activations(batch.to(device))]
+                known[name] += zip(*layers, strict=True)
+    found: dict[str, float] = {"images": len(images), "pairs": math.comb(len(images), 2)}
+    for name, measure in measures.items():
+        pairs = combinations(known[name], 2)
+        found[name] = float(np.mean([float(measure.compared(zip(*pair, strict=True))[0]) for pair in pairs]))
+    return found
 
 
 def _measured(
@@ -269,8 +236,8 @@ def _measured(
         measures[name] = _CosineDistance(embedder.load([extractor]))
     with state_guard(), torch.inference_mode(), reused_memory:
         for role, images in labeled.items():
-            found[role] = _Set(opened[role].source, images, labeled["fake"].rows, options)
-            found[role].add_pairs(measures, embedder.device)
+            of_fakes, device = labeled["fake"].rows, embedder.device
+            found[role] = _Set.read(opened[role].source, images, of_fakes, measures, device, options)
     return found, measures
 
 
@@ -283,7 +250,7 @@ def _result(
     options: DiversityOptions,
 ) -> Diverse:
     found, measures = measured
-    means = {role: each.means(measures) for role, each in found.items()}
+    means = {role: each.means for role, each in found.items()}
     reals, own = means.get("real", {}), list[Notice]()
     used = {group: row for group, row in means["fake"].items() if "real" not in means or group in reals}
     if not used:
@@ -295,7 +262,7 @@ def _result(
         if alone := [group for group in labeled["fake"].rows if group not in known]:
             facts = {"count": f"{len(alone):,}", "total": f"{len(labeled['fake'].rows):,}"}
             own.append(notice("groups-without-pairs", role=role, shown=some(alone), **facts))
-    metrics, variant = {}, f"at most {options.pairs:,} pairs in a group"
+    metrics, variant = {}, f"all pairs of at most {options.images_per_group:,} images in a group"
     for name, measure in measures.items():
         column = np.array([row[name] for row in used.values()])
         value = mean_value(DIVERSITY + name, column, measure.info, options.seed, variant)
@@ -305,7 +272,7 @@ def _result(
         metrics[DIVERSITY + name] = value
     images, sides = dict[Role, FeatureSet](), dict[Role, SideSummary]()
     for role, each in found.items():
-        images[role], sides[role], more = seen_images(role, each.seen, each.source, options)
+        images[role], sides[role], more = seen_images(role, each.seen, each.part, options)
         own += [*labeled[role].notices, *more]
     origin, fake = labeled["fake"].origin, sides["fake"]
     whole = replace(fake, source=origin, n=len(used), order="", what="groups")

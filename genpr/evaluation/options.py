@@ -371,7 +371,7 @@ class DiversityKeywords(EmbedKeywords, total=False):
     metrics: Sequence[str] | None
     groups: object
     groups_of_real: object
-    pairs: int
+    images_per_group: int
     lpips_net: Literal["vgg", "alex"]
     extractor: str | FeatureExtractor
 
@@ -398,11 +398,11 @@ class DiversityOptions(EmbedOptions):
         metavar="FILE",
     )
     groups_of_real: object = option(None, "Groups of the reals.", unset="as for FAKE", metavar="FILE")
-    pairs: int = option(
-        190,
-        "Pairs in a group, chosen at random if there are more. The default is all pairs of 20 images.",
-        least=1,
-        most=10**6,
+    images_per_group: int = option(
+        20,
+        "Images of a group, chosen at random if there are more. All their pairs are compared.",
+        least=2,
+        most=1000,
         metavar="N",
     )
     lpips_net: Literal["vgg", "alex"] = option("alex", LPIPS_NET, group="metrics", choices=("vgg", "alex"))
