@@ -16,7 +16,7 @@ from _shared import append_record, describe_machine
 from numpy.typing import NDArray
 
 import genpr
-from genpr.evaluation.per_class import ClassScores
+from genpr.evaluation.result import ClassScores
 from genpr.metrics.metric import MetricValue
 
 CASES = {

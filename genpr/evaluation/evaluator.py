@@ -12,11 +12,11 @@ from genpr.errors import GenprError
 from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.labels import GROUPS_HINT, SourceLabels, check_groups, in_groups
 from genpr.evaluation.options import ScoreKeywords, ScoreOptions
-from genpr.evaluation.per_class import ClassOptions, ClassScorer, ClassScores
+from genpr.evaluation.per_class import ClassOptions, ClassScorer
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan, with_pinned
-from genpr.evaluation.reference import Reference, check_finite
-from genpr.evaluation.result import Result
+from genpr.evaluation.reference import Reference
+from genpr.evaluation.result import ClassScores, Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import takes_options
 from genpr.features.registry import require_all_weights
@@ -33,7 +33,6 @@ from genpr.features.source_features import (
     with_cpu_fallback,
 )
 from genpr.memory import memory_limit
-from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import HELD_OUT
 from genpr.notices import Notice
 from genpr.validation import entry_point
@@ -154,7 +153,7 @@ class ScoreRun:
     def class_scorer(self, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
         """What scores each class of the fakes."""
         both, is_default = (self.opened, opened), self.options.metrics is None
-        return ClassScorer(self.plans[0], self.embedder, both, _values_of, is_default, **options)
+        return ClassScorer(self.plans[0], self.embedder, both, is_default, **options)
 
     def embed_real(self, *, like_fakes: bool = False) -> None:
         """Embed the reals and those that were held out, if any; the latter with `like_fakes` by the extractors of the fakes."""
@@ -252,15 +251,6 @@ class ScoreRun:
         if images is not None:
             images = replace(images, result=result, classes=classes)
         return Scored(result, classes, images)
-
-
-def _values_of(
-    plan: ScorePlan, real: SourceFeatures, fake: SourceFeatures, embedder: Embedder
-) -> dict[str, MetricValue]:
-    values = Reference(plan, real, embedder).values(fake).values
-    metrics = {name: value for name in plan.extractors if (value := values[name]) is not None}
-    check_finite(metrics)
-    return metrics
 
 
 @takes_options(ScoreOptions)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, TypedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypedDict
 
 import torch
 
-from genpr.errors import DataError, UsageError, get_named, printable, short
+from genpr.errors import DataError, UsageError, short
 from genpr.evaluation.labels import (
     LABELS_HINT,
     LabeledImages,
@@ -18,15 +17,13 @@ from genpr.evaluation.labels import (
     check_shared,
 )
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Result
+from genpr.evaluation.reference import Reference, check_finite
+from genpr.evaluation.result import Average, ClassScore, ClassScores, LeftOutClass, Reason, Result
 from genpr.features.source_features import Embedder, OpenedInput, SourceFeatures, with_cpu_fallback
-from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS, DISTRIBUTIONS, MOMENTS
 from genpr.metrics.uncertainty import interval_of
 from genpr.notices import notice
 from genpr.validation import check_count
-
-Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 
 MIN_IMAGES = 50
 """Minimum number of reals and of fakes of a class; see docs/classes.md."""
@@ -34,106 +31,14 @@ MIN_IMAGES = 50
 _ADDED = ("fd", "kd")  # computed without being requested
 
 
-@dataclass(frozen=True)
-class ClassScore:
-    """The reals of one class against the fakes of the same class."""
-
-    label: str  # the class
-    n_real: int  # its reals
-    n_fake: int  # its fakes
-    metrics: Mapping[str, MetricValue]  # as in a `Result` of these images alone, but without the control
-
-    def __getitem__(self, metric: str) -> float:
-        """The value of one metric."""
-        return get_named(self.metrics, metric, "metric").value
-
-    @property
-    def mean_relative(self) -> float | None:
-        """The mean over metrics of value / null, each at most 1, since values above the null are not better.
-
-        Distances, which have no such null, do not count. 0 where no metric is defined, None where only distances are.
-        """
-        balls = [each for name, each in self.metrics.items() if name in BALLS]
-        if self.metrics and not balls:
-            return None
-        shares = [each.value if each.relative is None else each.relative for each in balls]
-        return sum(min(1.0, share) for share in shares) / max(1, len(shares))
-
-
-@dataclass(frozen=True)
-class LeftOutClass:
-    """A class that was not scored."""
-
-    label: str  # the class
-    n_real: int  # its reals
-    n_fake: int  # its fakes
-    reason: Reason
-
-
-@dataclass(frozen=True)
-class Average:
-    """The average of one metric over all scored classes."""
-
-    value: float  # the average
-    null: float | None  # the average of the nulls; None if a class has none
-    interval: tuple[float, float] | None  # 95 %, for other images of the same classes
-    bias: float | None = None  # the average of the estimated biases; None if a class has none
-
-
-@dataclass(frozen=True)
-class ClassScores:
-    """Scores per class, with the score of all images."""
-
-    overall: Result  # of all images, the result of `Evaluator.score`
-    classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
-    # by metric, the unweighted mean over these classes; of `fid` and `fd` it is known as intra-FID
-    macro: Mapping[str, Average]
-    # the mean weighted by fakes for precision and density, by reals for recall and coverage; distances have none
-    micro: Mapping[str, Average]
-    left_out: tuple[LeftOutClass, ...]  # all other classes
-    min_images: int  # minimum number of reals and of fakes of a class
-    origins: Mapping[str, str]  # origin of the labels of "real" and "fake"
-    unlabeled: Mapping[str, int]  # images without a class by role; they are in `overall` only
-
-    def __str__(self) -> str:
-        """The values of each class, the worst first, then the score of all images with its notices."""
-        rows = [
-            f"{printable(each.label)}: " + ", ".join(f"{name} {each[name]:.4f}" for name in each.metrics)
-            for each in self.classes
-        ]
-        return "\n".join([*rows, "", str(self.overall)])
-
-    def __getitem__(self, label: str) -> ClassScore:
-        """The score of one class."""
-        return get_named({found.label: found for found in self.classes}, label, "class")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""
-        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "overall"}
-        for name in ("macro", "micro"):
-            facts[name] = {metric: asdict(average) for metric, average in facts[name].items()}
-        facts["classes"] = [{**asdict(found), "standing": found.mean_relative} for found in self.classes]
-        for record in facts["classes"]:
-            for metric in record["metrics"].values():
-                del metric["replicates"]  # a hundred numbers per metric and class
-        facts["left_out"] = [asdict(found) for found in self.left_out]
-        return {**self.overall.to_dict(), "per_class": facts}
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """`to_dict` as text; NaN and infinities cannot occur."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-
 def worst_first(classes: Sequence[ClassScore]) -> tuple[ClassScore, ...]:
     """Classes sorted by `mean_relative`, and where it is equal or None, by their mean rank by distance."""
-    ranks = [0] * len(classes)
-    for name in dict.fromkeys(name for each in classes for name in each.metrics if name in DISTRIBUTIONS):
-        values = [each.metrics[name].value for each in classes]
-        ranks = [
-            rank + sum(other > value for other in values) for rank, value in zip(ranks, values, strict=True)
-        ]
-    order = sorted(range(len(classes)), key=lambda at: (classes[at].mean_relative or 0.0, ranks[at]))
-    return tuple(classes[at] for at in order)
+
+    def rank(found: ClassScore) -> int:
+        own = [(name, each.value) for name, each in found.metrics.items() if name in DISTRIBUTIONS]
+        return sum(other.metrics[name].value > value for name, value in own for other in classes)
+
+    return tuple(sorted(classes, key=lambda each: (each.mean_relative or 0.0, rank(each))))
 
 
 def _averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
@@ -195,7 +100,6 @@ class ClassScorer:
         plan: ScorePlan,
         embedder: Embedder,
         opened: tuple[OpenedInput, OpenedInput],
-        values_of: Callable[[ScorePlan, SourceFeatures, SourceFeatures, Embedder], dict[str, MetricValue]],
         is_default: bool,  # whether the user chose no metrics
         *,
         real_labels: object = None,
@@ -225,7 +129,7 @@ class ClassScorer:
         check_count(
             min_per_class, "min_per_class, which must leave k neighbors to each image,", minimum=least
         )
-        self._embedder, self._values_of, self._min_images = embedder, values_of, int(min_per_class)
+        self._embedder, self._min_images = embedder, int(min_per_class)
         policy = embedder.options.bad_images
         self._real = SourceLabels.open(real_labels, opened[0], "real", policy)
         self._fake = SourceLabels.open(fake_labels, opened[1], "fake", policy)
@@ -249,7 +153,9 @@ class ClassScorer:
                     each.select(torch.tensor(images.rows[label]), keys)
                     for each, images in zip((real, fake), labeled, strict=True)
                 )
-                metrics = self._values_of(plan, reals, fakes, quiet)
+                values = Reference(plan, reals, quiet).values(fakes).values
+                metrics = {name: value for name in plan.extractors if (value := values[name]) is not None}
+                check_finite(metrics)
                 found.append(ClassScore(label, reals.n, fakes.n, metrics))
             report("classes", len(chosen), len(chosen))
             return found

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from genpr.errors import FeatureError, UsageError, count_of
 from genpr.evaluation.label_metrics import RecognizedLabels
-from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Result
+from genpr.evaluation.result import ClassScores, Result
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import Rows
 from genpr.validation import Ties

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from genpr.errors import get_named
+from genpr.errors import get_named, printable
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
 from genpr.metrics.f_beta import F_SCORE_METRICS, f1_of
 from genpr.metrics.metric import Control, MetricValue, family_of, plain_name
-from genpr.metrics.registry import ALL_METRICS, check_interval, check_value
+from genpr.metrics.registry import ALL_METRICS, BALLS, check_interval, check_value
 from genpr.notices import Notice
 from genpr.storage import from_dict
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 6
 _MAY_BE_NEGATIVE, _POSITIVE = {"seed"}, {"k", "n_counted", "pool"}
+Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 _PACKAGES = (
     *("genpr", "torch", "torchvision", "numpy", "scipy", "pillow", "faiss-cpu", "open_clip_torch", "timm"),
 )
@@ -455,6 +456,96 @@ class Result:
             if metric.interval is not None:
                 flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"] = metric.interval
         return flat
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """The reals of one class against the fakes of the same class."""
+
+    label: str  # the class
+    n_real: int  # its reals
+    n_fake: int  # its fakes
+    metrics: Mapping[str, MetricValue]  # as in a `Result` of these images alone, but without the control
+
+    def __getitem__(self, metric: str) -> float:
+        """The value of one metric."""
+        return get_named(self.metrics, metric, "metric").value
+
+    @property
+    def mean_relative(self) -> float | None:
+        """The mean over metrics of value / null, each at most 1, since values above the null are not better.
+
+        Distances, which have no such null, do not count. 0 where no metric is defined, None where only distances are.
+        """
+        balls = [each for name, each in self.metrics.items() if name in BALLS]
+        if self.metrics and not balls:
+            return None
+        shares = [each.value if each.relative is None else each.relative for each in balls]
+        return sum(min(1.0, share) for share in shares) / max(1, len(shares))
+
+
+@dataclass(frozen=True)
+class LeftOutClass:
+    """A class that was not scored."""
+
+    label: str  # the class
+    n_real: int  # its reals
+    n_fake: int  # its fakes
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Average:
+    """The average of one metric over all scored classes."""
+
+    value: float  # the average
+    null: float | None  # the average of the nulls; None if a class has none
+    interval: tuple[float, float] | None  # 95 %, for other images of the same classes
+    bias: float | None = None  # the average of the estimated biases; None if a class has none
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Scores per class, with the score of all images."""
+
+    overall: Result  # of all images, the result of `Evaluator.score`
+    classes: tuple[ClassScore, ...]  # every class that was scored, the worst first
+    # by metric, the unweighted mean over these classes; of `fid` and `fd` it is known as intra-FID
+    macro: Mapping[str, Average]
+    # the mean weighted by fakes for precision and density, by reals for recall and coverage; distances have none
+    micro: Mapping[str, Average]
+    left_out: tuple[LeftOutClass, ...]  # all other classes
+    min_images: int  # minimum number of reals and of fakes of a class
+    origins: Mapping[str, str]  # origin of the labels of "real" and "fake"
+    unlabeled: Mapping[str, int]  # images without a class by role; they are in `overall` only
+
+    def __str__(self) -> str:
+        """The values of each class, the worst first, then the score of all images with its notices."""
+        rows = [
+            f"{printable(each.label)}: " + ", ".join(f"{name} {each[name]:.4f}" for name in each.metrics)
+            for each in self.classes
+        ]
+        return "\n".join([*rows, "", str(self.overall)])
+
+    def __getitem__(self, label: str) -> ClassScore:
+        """The score of one class."""
+        return get_named({found.label: found for found in self.classes}, label, "class")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "overall"}
+        for name in ("macro", "micro"):
+            facts[name] = {metric: asdict(average) for metric, average in facts[name].items()}
+        facts["classes"] = [{**asdict(found), "standing": found.mean_relative} for found in self.classes]
+        for record in facts["classes"]:
+            for metric in record["metrics"].values():
+                del metric["replicates"]  # a hundred numbers per metric and class
+        facts["left_out"] = [asdict(found) for found in self.left_out]
+        return {**self.overall.to_dict(), "per_class": facts}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as text; NaN and infinities cannot occur."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
 def recipe_of(result: Result) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from genpr.errors import GenprError
 from genpr.evaluation.labels import SourceLabels
-from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
-from genpr.evaluation.result import Result
+from genpr.evaluation.result import ClassScores, Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.source_features import open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy, policy_of

@@ -11,7 +11,8 @@ from scipy.linalg import sqrtm
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.evaluation.per_class import ClassScore, worst_first
+from genpr.evaluation.per_class import worst_first
+from genpr.evaluation.result import ClassScore
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import DEFAULT_METRICS
 from genpr.metrics.uncertainty import standard_error, student_quantile

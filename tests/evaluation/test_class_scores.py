@@ -10,8 +10,8 @@ from raising import raising
 
 import genpr
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.per_class import ClassScore, LeftOutClass, worst_first
-from genpr.evaluation.result import result_of
+from genpr.evaluation.per_class import worst_first
+from genpr.evaluation.result import ClassScore, LeftOutClass, result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.metric import MetricValue
 from genpr.metrics.registry import DEFAULT_METRICS
