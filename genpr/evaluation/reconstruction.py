@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, compress, starmap
+from itertools import chain, compress, pairwise, starmap
 from pathlib import Path
 from typing import Literal, Unpack
 
@@ -71,7 +71,7 @@ from genpr.validation import entry_point
 Floats = NDArray[np.float64]
 PROTOCOL = "reconstruct"
 _ROLES = ("original", "reconstruction")
-_SHIFT_ROWS, _CLOSER = 24, 0.75  # of unrelated images, half are closer
+_ORDER_ROWS, _CLOSER = 24, 0.75  # of unrelated images, half are closer
 _PIXELS = 2**22  # pixels per batch of one source
 _VARIANTS = {
     "psnr": "of uint8 pixels; identical pairs are left out",
@@ -132,17 +132,18 @@ def reconstruct_with(real: object, reconstructed: object, options: ReconstructOp
         embedder, opened = Embedder(options), [opened_images(*side, options) for side in sides]
         *parts, paired_by = pair_sources(opened[0].source, opened[1].source, options.pair)
         weights, started = find_weights(options), time.perf_counter()
-        shift = _shift(parts, options) if paired_by == "order" else ""
+        of_pairs = _check_order(parts, options) if paired_by == "order" else []
         if options.max_images is not None:
             rows = choose_rows(len(parts[0]), options.max_images, options.seed).tolist()
             parts = [SubsetSource(part.name, part, rows) for part in parts]
         work = partial(_measured, parts=parts, weights=weights, options=options)
         found, notices = with_cpu_fallback(embedder, work, "for the pairs")
-        found.seconds["pixels"], found.shift = time.perf_counter() - started, shift
+        found.seconds["pixels"] = time.perf_counter() - started
         # In order, such as those of several parquet files, the numbers in names may have another order.
         names = [list(part.names() or ()) for part in parts]
         of_order = zip(parts, names, strict=True) if paired_by == "order" and names[0] != names[1] else ()
         notices = (
+            *of_pairs,
             *notices,
             *(
                 item
@@ -191,61 +192,65 @@ def pair_sources(
 
 def _numeric_order(names: Sequence[str], label: str) -> list[int]:
     """Rows by folder and by the last number in the name."""
-    keys, series = list[tuple[str, int, str]](), dict[str, Counter[tuple[str, str]]]()
-    pieces = [re.split("([0-9]+)", stem_of(name).rpartition("/")[2]) for name in names]
-    forms = [("".join(each[:-2]), each[-1]) for each in pieces]
-    for name, each, form in zip(names, pieces, forms, strict=True):
-        folder, digits = name.rpartition("/")[0], each[-2].lstrip("0") if len(each) > 1 else ""
+    keys, forms, bad = list[tuple[str, int, str]](), list[tuple[str, str, str]](), []
+    for name in names:
+        folder, _, file = stem_of(name).rpartition("/")
+        *before, number, after = "", *re.split("([0-9]+)", file)
+        digits = number.lstrip("0")
         keys.append((folder, len(digits), digits))  # not as `int`, which limits the number of digits
-        series.setdefault(folder, Counter())[form] += 1
-    counts, bad = Counter(zip(keys, forms, strict=True)), []
-    for name, each, form, key in zip(names, pieces, forms, keys, strict=True):
-        [(usual, _)] = series[key[0]].most_common(1)
-        if len(each) == 1:
+        forms.append(("".join(before), "#" if number else "", after))
+    counts = Counter(zip(keys, forms, strict=True))
+    series = Counter((key[0], form) for key, form in zip(keys, forms, strict=True))
+    usual = {folder: form for (folder, form), _ in reversed(series.most_common())}
+    for name, key, form in zip(names, keys, forms, strict=True):
+        if not form[1]:
             code, reason = "no-number", "no number"
-        elif form != usual:
-            code, reason = "other-series", f"another form than {short('#'.join(usual))!r}"
+        elif form != usual[key[0]]:
+            code, reason = "other-series", f"another form than {short(''.join(usual[key[0]]))!r}"
         elif counts[key, form] > 1:
             code, reason = "repeated-number", "the number of another image"
         else:
             continue
         bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
-    if bad:
-        text = f"of {len(names):,} images of {label}, {len(bad):,} have no place in numeric order: "
-        text += f"{some([str(each) for each in bad], 5, longest=100)}. "
-        text += (
-            "--pair order sorts by the last number (#) in each name: rename these images, or leave them out"
-        )
-        raise BadImagesError(text, bad=bad, code="bad-pairs", path=label)
+    advice = "--pair order sorts by the last number (#) in each name: rename these images, or leave them out"
+    _check_none(bad, f"{len(names):,} images of {label}", advice, label)
     return sorted(range(len(names)), key=keys.__getitem__)
 
 
-def _shift(parts: Sequence[SubsetSource], options: ReconstructOptions) -> str:
-    """How much closer the first, the last and random originals are to the previous or the next reconstruction, if they are."""
-    n = len(parts[0])
-    rows = sorted({0, n - 1, *choose_rows(n, min(n, _SHIFT_ROWS), options.seed).tolist()} if n else ())
-    near = sorted({row + offset for row in rows for offset in (-1, 0, 1)}.intersection(range(n)))
-    originals, others = (
-        read_ahead(enumerate(part.select(chosen)), [Reader()], options.decoding)
-        for part, chosen in zip(parts, (rows, near), strict=True)
+def _check_none(bad: Sequence[ImageError], total: str, advice: str, path: str) -> None:
+    """Raise an error for images that cannot be paired, if there are any."""
+    if bad:
+        shown = some([str(each) for each in bad], 5, longest=100)
+        text = f"of {total}, {len(bad):,} cannot be paired: {shown}. {advice}"
+        raise BadImagesError(text, bad=bad, code="bad-pairs", path=path)
+
+
+def _check_order(parts: Sequence[SubsetSource], options: ReconstructOptions) -> list[Notice]:
+    """A warning if the first, the last and random originals are closer to the previous or the next reconstruction."""
+    last = len(parts[0]) - 1
+    starts = (
+        {0, last - 1, *choose_rows(last, min(last, _ORDER_ROWS), options.seed).tolist()} if last > 0 else ()
     )
-    errors = dict[int, list[float]]()  # of the previous, the own and the next reconstruction, by row
-    held, unread = dict[int, LoadedImage](), zip(near, others, strict=True)
-    for row, [real] in zip(rows, originals, strict=True):
-        held = {at: image for at, image in held.items() if at >= row - 1}
-        while max(held, default=-1) < min(row + 1, n - 1):
-            at, [held[at]] = next(unread)
-        found = [real, *(held[min(max(row + offset, 0), n - 1)] for offset in (-1, 0, 1))]
+    near = sorted({row + offset for row in starts for offset in (0, 1)})
+    read = partial(read_ahead, readers=[Reader()], policy=options.decoding)
+    sides = [read(zip(near, part.select(near), strict=True)) for part in parts]
+    errors: dict[int, list[list[float]]] = {-1: [], 1: []}  # of another and the own reconstruction, by offset
+    for images in pairwise(zip(*sides, strict=True)):
+        found = [image for pair in images for [image] in pair]
         pixels = [as_tensor(image.pixels)[None] for image in found if image.pixels is not None]
-        if len(pixels) == 4 and len({each.shape for each in pixels}) == 1:
-            errors[row] = [float(squared_error(pixels[0], each)) / each.numel() for each in pixels[1:]]
-    for border, offset, which in ((0, -1, "previous"), (n - 1, 1, "next")):
-        pairs = [(each[1 + offset], each[1]) for row, each in errors.items() if row != border]
+        is_next, shapes = found[2].position == found[0].position + 1, {each.shape for each in pixels}
+        if is_next and len(pixels) == 4 and len(shapes) == 1:
+            real, fake, next_real, next_fake = pixels
+            for offset, one, others in ((-1, next_real, (fake, next_fake)), (1, real, (next_fake, fake))):
+                errors[offset].append([float(squared_error(one, each)) / one.numel() for each in others])
+    for offset, pairs in errors.items():
         other, own = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
         if other < own and sum(each[0] < each[1] for each in pairs) >= _CLOSER * len(pairs):
+            which = "previous" if offset < 0 else "next"
             text = f"at offset {offset:+}, where originals are compared with the {which} reconstruction, the mean squared error of "
-            return f"{text}{count_of(len(pairs), 'pair')} is {other:.4g}, and {own:.4g} as paired"
-    return ""
+            text += f"{count_of(len(pairs), 'pair')} is {other:.4g}, and {own:.4g} as paired"
+            return [notice("mismatched-pairs", what=text)]
+    return []
 
 
 def _names(source: ImageSource) -> list[str]:
@@ -270,11 +275,9 @@ def _check_names(
             else:
                 continue
             bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
-    if bad:
-        total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
-        text = f"of {total}, {len(bad):,} cannot be paired: {some([str(each) for each in bad], 5, longest=100)}. "
-        text += "Images are paired by their path relative to the source, without suffix; --pair order takes the numbers in their names"
-        raise BadImagesError(text, bad=bad, code="bad-pairs", path=labels[1])
+    total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
+    advice = "Images are paired by their path relative to the source, without suffix; --pair order takes the numbers in their names"
+    _check_none(bad, total, advice, labels[1])
 
 
 def opened_images(source: object, role: str, options: ReconstructOptions | DiversityOptions) -> OpenedImages:
@@ -320,7 +323,6 @@ class _Measured:
     values: dict[str, Floats] = field(default_factory=dict)
     extractors: dict[str, ExtractorInfo] = field(default_factory=dict)  # by metric
     seconds: dict[str, float] = field(default_factory=dict)
-    shift: str = ""  # what `_shift` found
 
 
 def _measured(
@@ -509,12 +511,9 @@ def _result(
     names = tuple(zip(*found.names, strict=True))
     if summary.n_identical:
         own.append(notice("identical-pairs", count=f"{summary.n_identical:,}", total=total))
-    what = [found.shift] if found.shift else []
     if unlike := list(compress(names[1], found.is_unlike)):
         text = "reconstructions are farther from their original than the reconstruction of another image"
-        what.append(f"{len(unlike):,} of {total} {text}: {some(unlike)}")
-    if what:
-        own.append(notice("mismatched-pairs", what="; ".join(what)))
+        own.append(notice("mismatched-pairs", what=f"{len(unlike):,} of {total} {text}: {some(unlike)}"))
     if "rfid" in found.values and summary.n_pairs < SMALL:
         own.append(notice("small-sample", sets=f"{total} pairs"))
     sides = list[SideSummary]()

@@ -177,7 +177,7 @@ def test_order_that_is_off_by_one_is_reported(pairs, shift):
     options = {"metrics": "psnr", "device": "cpu"}
     sides = pairs[0], np.roll(pairs[1], shift, 0)
     whole, *parts = (genpr.reconstruct(*sides, batch_size=size, **options).notices for size in (64, 7, 1))
-    assert [item.level for item in whole if item.code == "mismatched-pairs"] == ["warning"]
+    assert {item.level for item in whole if item.code == "mismatched-pairs"} == {"warning"}
     assert parts == [whole, whole]
 
 
