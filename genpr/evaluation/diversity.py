@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations, groupby, islice
@@ -157,7 +157,7 @@ class _Set:
     group_of: list[str] = field(default_factory=list)
     means: dict[str, dict[str, float]] = field(
         default_factory=dict
-    )  # numbers of images and pairs, and each metric
+    )  # "images", "pairs" and metrics, by group
 
     @classmethod
     def read(
@@ -165,18 +165,17 @@ class _Set:
         source: ImageSource,
         images: LabeledImages,
         wanted: Container[str],
-        measures: Mapping[str, _Measure],
-        device: torch.device,
+        means: Callable[[Sequence[LoadedImage]], dict[str, float]],
         options: DiversityOptions,
     ) -> Self:
         """Read the chosen images of the wanted groups with two or more, one group at a time, and compare them."""
         n, chosen = len(images.names), dict[str, list[int]]()
         usable = {*choose_rows(n, options.max_images or n, options.seed).tolist()}
         for group in filter(wanted.__contains__, images.rows):
-            own = [row for row in images.rows[group] if row in usable]
-            own.sort(key=lambda row: names_sha256([str(options.seed), images.names[row]]))
+            own = usable.intersection(images.rows[group])
             if len(own) > 1:
-                chosen[group] = sorted(own[: options.images_per_group])
+                shuffled = sorted(own, key=lambda row: names_sha256([str(options.seed), images.names[row]]))
+                chosen[group] = sorted(shuffled[: options.images_per_group])
         order = list(chain.from_iterable(chosen.values()))
         found = cls(SubsetSource(source.name, source, order), EmbeddedImages(torch.empty(n, 0)))
         leasts = {"lpips": MIN_SIDE[options.lpips_net], "ms_ssim": MultiScaleSSIM.least}
@@ -195,7 +194,7 @@ class _Set:
                 own_images += [image] * (image.pixels is not None)
             found.group_of += [group] * len(own_images)
             if len(own_images) > 1 and (options.on_bad == "skip" or not found.seen.bad):
-                found.means[group] = _means(own_images, measures, device, options.batch_size)
+                found.means[group] = means(own_images)
         options.bad_images.check(list(found.seen.bad.values()), total=len(order), source=source.name)
         return found
 
@@ -234,10 +233,10 @@ def _measured(
         measures["ms_ssim"] = MultiScaleSSIM()
     for name, extractor in options.extractors.items():
         measures[name] = _CosineDistance(embedder.load([extractor]))
+    means = partial(_means, measures=measures, device=embedder.device, batch_size=options.batch_size)
     with state_guard(), torch.inference_mode(), reused_memory:
         for role, images in labeled.items():
-            of_fakes, device = labeled["fake"].rows, embedder.device
-            found[role] = _Set.read(opened[role].source, images, of_fakes, measures, device, options)
+            found[role] = _Set.read(opened[role].source, images, labeled["fake"].rows, means, options)
     return found, measures
 
 
@@ -281,10 +280,12 @@ def _result(
     key = names_sha256([real.order, *used])
     real = replace(real, content=key, order=key)
     first = options.chosen[0]
-    sign = -1 if ALL_METRICS[DIVERSITY + first].better == "lower" else 1
+    is_similarity = ALL_METRICS[DIVERSITY + first].better == "lower"
     groups = {
         group: row | {f"real_{name}": value for name, value in reals.get(group, {}).items()}
-        for group, row in sorted(means["fake"].items(), key=lambda each: sign * each[1][first])
+        for group, row in sorted(
+            means["fake"].items(), key=lambda each: each[1][first], reverse=is_similarity
+        )
     }
     infos = [each.info for each in measures.values() if each.info is not None]
     result = result_of_pairs("diversity", metrics, infos, (real, fake), [*own, *notices], embedder, options)

@@ -52,9 +52,7 @@ _FORMAT = TableFormat(
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, the word folders, or pattern:REGEX"
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders with fewer images are not used as classes
 LABELS_HINT = "give them with real_labels and fake_labels (--real-labels, --fake-labels)"
-GROUPS_HINT = (
-    "give groups in one of these forms with real_groups and fake_groups (--real-groups, --fake-groups)"
-)
+GROUPS_HINT = "give groups with real_groups and fake_groups (--real-groups, --fake-groups)"
 
 Label = str | None  # the label of one image; None without one
 

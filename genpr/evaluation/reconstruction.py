@@ -227,11 +227,9 @@ def _check_none(bad: Sequence[ImageError], total: str, advice: str, path: str) -
 
 def _check_order(parts: Sequence[SubsetSource], options: ReconstructOptions) -> list[Notice]:
     """A warning if the first, the last and random originals are closer to the previous or the next reconstruction."""
-    last = len(parts[0]) - 1
-    starts = (
-        {0, last - 1, *choose_rows(last, min(last, _ORDER_ROWS), options.seed).tolist()} if last > 0 else ()
-    )
-    near = sorted({row + offset for row in starts for offset in (0, 1)})
+    n = len(parts[0])
+    starts = 0, n - 2, *choose_rows(max(n - 1, 0), _ORDER_ROWS, options.seed).tolist()
+    near = sorted({row + offset for row in starts for offset in (0, 1)}.intersection(range(n)))
     read = partial(read_ahead, readers=[Reader()], policy=options.decoding)
     sides = [read(zip(near, part.select(near), strict=True)) for part in parts]
     errors: dict[int, list[list[float]]] = {-1: [], 1: []}  # of another and the own reconstruction, by offset

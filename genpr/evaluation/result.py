@@ -84,9 +84,7 @@ class SideSummary:
     decoder: Mapping[str, str]
     seconds: float  # time to embed
     content: str  # sha256 of the contents of all images (or feature rows), independent of order and names
-    order: (
-        str  # the same in the order of the rows, and of their groups, which determine the halves of intervals
-    )
+    order: str  # the same in the order of rows and of groups, which determine the halves of intervals
     # the kind of its rows: "images", or "prompts" or "texts" for expectations
     what: str = "images"
     # files in a folder or archive that are no images, by suffix, "hidden", "link", "none" or "other"

@@ -7,15 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from genpr.errors import count_of, printable, some
-from genpr.evaluation.result import (
-    Average,
-    ClassScores,
-    EntitySummary,
-    LabelSummary,
-    Result,
-    SideSummary,
-    StatisticsSummary,
-)
+from genpr.evaluation.result import EntitySummary, LabelSummary, Result, SideSummary, StatisticsSummary
 from genpr.images.item import passed_over_text
 from genpr.images.policy import choices_in
 from genpr.metrics.metric import MANIFOLD, MetricValue, family_of
@@ -24,6 +16,7 @@ from genpr.report.text import Table, and_more, cut, interval, number, plus_minus
 
 if TYPE_CHECKING:
     from genpr.evaluation.modes import FoundModes
+    from genpr.evaluation.result import Average, ClassScores
 
 
 def features_of(result: Result) -> list[str]:
