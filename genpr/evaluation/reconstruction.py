@@ -204,25 +204,23 @@ def _numeric_order(names: Sequence[str], label: str) -> list[int]:
     usual = {folder: form for (folder, form), _ in reversed(series.most_common())}
     for name, key, form in zip(names, keys, forms, strict=True):
         if not form[1]:
-            code, reason = "no-number", "no number"
+            bad.append((name, "no-number", "no number"))
         elif form != usual[key[0]]:
-            code, reason = "other-series", f"another form than {short(''.join(usual[key[0]]))!r}"
+            bad.append((name, "other-series", f"another form than {short(''.join(usual[key[0]]))!r}"))
         elif counts[key, form] > 1:
-            code, reason = "repeated-number", "the number of another image"
-        else:
-            continue
-        bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
+            bad.append((name, "repeated-number", "the number of another image"))
     advice = "--pair order sorts by the last number (#) in each name: rename these images, or leave them out"
     _check_none(bad, f"{len(names):,} images of {label}", advice, label)
     return sorted(range(len(names)), key=keys.__getitem__)
 
 
-def _check_none(bad: Sequence[ImageError], total: str, advice: str, path: str) -> None:
-    """Raise an error for images that cannot be paired, if there are any."""
+def _check_none(bad: Sequence[tuple[str, str, str]], total: str, advice: str, path: str) -> None:
+    """Raise an error for images that cannot be paired, by name, code and reason, if there are any."""
     if bad:
-        shown = some([str(each) for each in bad], 5, longest=100)
+        errors = [ImageError(f"{name} has {reason}", code=code, path=name) for name, code, reason in bad]
+        shown = some([str(each) for each in errors], 5, longest=100)
         text = f"of {total}, {len(bad):,} cannot be paired: {shown}. {advice}"
-        raise BadImagesError(text, bad=bad, code="bad-pairs", path=path)
+        raise BadImagesError(text, bad=errors, code="bad-pairs", path=path)
 
 
 def _check_order(parts: Sequence[SubsetSource], options: ReconstructOptions) -> list[Notice]:
@@ -267,12 +265,9 @@ def _check_names(
         others, counts = set(keys[1 - side]), Counter(keys[side])
         for name, key in zip(names[side], keys[side], strict=True):
             if counts[key] > 1:
-                code, reason = "ambiguous-name", "the name of another image except for the suffix"
+                bad.append((name, "ambiguous-name", "the name of another image except for the suffix"))
             elif key not in others:
-                code, reason = "no-partner", f"no {role} in {labels[1 - side]}"
-            else:
-                continue
-            bad.append(ImageError(f"{name} has {reason}", code=code, path=name))
+                bad.append((name, "no-partner", f"no {role} in {labels[1 - side]}"))
     total = f"{len(names[0]):,} originals and {len(names[1]):,} reconstructions"
     advice = "Images are paired by their path relative to the source, without suffix; --pair order takes the numbers in their names"
     _check_none(bad, total, advice, labels[1])
