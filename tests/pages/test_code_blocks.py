@@ -49,8 +49,8 @@ NOT_RUN = {
 """Commands that are parsed only, and why."""
 SMALLER = {
     "--n 5000": f"--n {N_PLAIN}",
-    "--pairs 1000": "--pairs 20",
-    "ms_ssim --prepare resize:256": "ms_ssim --pairs 2 --prepare resize:176",
+    "--images-per-group 100": "--images-per-group 6",
+    "ms_ssim --prepare resize:256": "ms_ssim --images-per-group 2 --prepare resize:176",
     "--n 2000": f"--n {N_PLAIN}",
     "--max-images 10000": "--max-images 25",
     " --per-class": " --per-class --min-per-class 20",
