@@ -468,7 +468,7 @@ def result_of_pairs(
     protocol: str,
     metrics: Mapping[str, MetricValue],
     extractors: Iterable[ExtractorInfo],
-    sides: tuple[SideSummary, SideSummary],
+    sides: Sequence[SideSummary],
     notices: Iterable[Notice],
     embedder: Embedder,
     options: EmbedOptions,
@@ -521,8 +521,7 @@ def _result(
         FAMILY + name: mean_value(FAMILY + name, columns[name], of.get(name), seed, _VARIANTS.get(name))
         for name in defined
     }
-    both = sides[0], sides[1]
-    result = result_of_pairs(PROTOCOL, metrics, of.values(), both, [*own, *notices], embedder, options)
+    result = result_of_pairs(PROTOCOL, metrics, of.values(), sides, [*own, *notices], embedder, options)
     undefined = tuple(FAMILY + name for name in columns if name not in defined)
     result = replace(result, seconds=found.seconds, undefined=undefined, reconstruction=summary)
     columns.pop("rfid", None)
