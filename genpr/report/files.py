@@ -11,6 +11,7 @@ import csv
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,29 +111,24 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], *, overwrite: bool = Fal
 
     `winner` is the best prompt of another image.
     """
-    rows = []
-    for each in ranks:
-        row = [each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score]
-        rows.append([*row, cell_of(each.winner), each.winner_score])
-    _write_table(path, _RANK_COLUMNS, rows, overwrite=overwrite)
+    values = attrgetter("row", "image", "prompt", "rank", "pool", "score", "winner", "winner_score")
+    _write_table(path, _RANK_COLUMNS, map(values, ranks), overwrite=overwrite)
     return len(ranks)
 
 
 def write_pairs(path: Path, found: Reconstructed, *, overwrite: bool = False) -> int:
     """Write a CSV file with the values of each pair, and return the number of rows; `inf` is the PSNR of identical pairs."""
-    names = (map(cell_of, side.names) for side in found.sources)
-    rows = zip(*names, *(column.tolist() for column in found.values.values()), strict=True)
-    heads = [*_PAIR_COLUMNS, *found.values]
-    lines = ([row, *cells] for row, cells in enumerate(rows))
-    _write_table(path, heads, lines, overwrite=overwrite)
-    return len(found.sources[0])
+    names, n = (side.names for side in found.sources), len(found.sources[0])
+    rows = zip(range(n), *names, *(column.tolist() for column in found.values.values()), strict=True)
+    _write_table(path, [*_PAIR_COLUMNS, *found.values], rows, overwrite=overwrite)
+    return n
 
 
 def write_groups(path: Path, result: Result, *, overwrite: bool = False) -> int:
     """Write a CSV file with the values of each group, and return the number of rows; cells of missing reals are empty."""
     groups = {} if result.diversity is None else result.diversity.groups
     heads = dict.fromkeys(name for row in groups.values() for name in row)
-    rows = ([cell_of(group), *(row.get(name, "") for name in heads)] for group, row in groups.items())
+    rows = ([group, *(row.get(name, "") for name in heads)] for group, row in groups.items())
     _write_table(path, ["group", *heads], rows, overwrite=overwrite)
     return len(groups)
 
@@ -140,6 +136,7 @@ def write_groups(path: Path, result: Result, *, overwrite: bool = False) -> int:
 def _write_table(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]], *, overwrite: bool
 ) -> None:
+    """Write a CSV file; all texts are written as `cell_of` gives them."""
     check_output(path, (".csv",), is_own_table, overwrite=overwrite)
     with (
         report_write_errors(path),
@@ -148,7 +145,7 @@ def _write_table(
     ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(rows)
+        writer.writerows([cell_of(each) if isinstance(each, str) else each for each in row] for row in rows)
 
 
 def cell_of(name: str) -> str:
@@ -172,12 +169,12 @@ def _sample_rows(scores: PerImageScores) -> Iterator[list[object]]:
         own = [
             *(int(fake.inside[row]), int(fake.n_balls[row]), float(fake.realism[row])),
             *("" if math.isnan(each) else each for each in rarities),
-            *(int(fake.authentic[row]), *map(cell_of, classes)),
+            *(int(fake.authentic[row]), *classes),
         ]
-        other = [cell_of(real.names[nearest]), nearest, float(fake.nearest_real_distance[row])]
-        yield ["fake", row, cell_of(fake.names[row]), *own, *[""] * len(_OF_REALS), *other]
+        other = [real.names[nearest], nearest, float(fake.nearest_real_distance[row])]
+        yield ["fake", row, fake.names[row], *own, *[""] * len(_OF_REALS), *other]
     for row in range(len(real)):
         nearest = int(real.nearest_fake[row])
         own = [int(real.covered[row]), int(real.n_fakes[row]), float(real.radius[row])]
-        other = [cell_of(fake.names[nearest]), nearest, float(real.nearest_fake_distance[row])]
-        yield ["real", row, cell_of(real.names[row]), *[""] * len(_OF_FAKES), *own, *other]
+        other = [fake.names[nearest], nearest, float(real.nearest_fake_distance[row])]
+        yield ["real", row, real.names[row], *[""] * len(_OF_FAKES), *own, *other]
