@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.options import AlignKeywords, AlignOptions
@@ -49,12 +47,12 @@ _MAX_FAILURES = 200
 
 @dataclass(frozen=True)
 class Aligned:
-    """A result with the rank, the prompts and the digest (32 bytes, if known) of each image."""
+    """A result with the rank, the prompts and the features of each image."""
 
     result: Result
     ranks: Sequence[ImageRank]
     assignment: PromptAssignment
-    identities: NDArray[np.uint8] | None
+    features: FeatureSet
 
 
 @takes_options(AlignOptions)
@@ -174,8 +172,7 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
         max_images=options.max_images,
         alignment=summary,
     )
-    hashes = None if features.identities is None else features.identities.numpy()
-    return Aligned(result, ranks, assignment, hashes)
+    return Aligned(result, ranks, assignment, features)
 
 
 def _assignment(captions: Sequence[Captions], table: Prompts) -> PromptAssignment:

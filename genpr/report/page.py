@@ -24,6 +24,7 @@ from PIL import Image
 from genpr.errors import GenprError, UsageError, count_of
 from genpr.evaluation.compare import notices_of
 from genpr.evaluation.result import Result
+from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.metrics.metric import MANIFOLD
@@ -96,19 +97,21 @@ def made_small(pixels: Pixels) -> Pixels:
 
 
 def open_pictures(
-    sources: Mapping[Role, tuple[object, Sequence[str], Pixels | None]], policy: DecodePolicy | None
+    sources: Mapping[Role, object], sets: Mapping[Role, FeatureSet], policy: DecodePolicy
 ) -> dict[Role, Pictures]:
     """The sources with images, by role.
 
-    Each source comes with the names of its rows and, if known, the sha256 of their bytes (n, 32), by which images that have
-    changed are left out. None, features, and iterables that can be read only once have no images.
+    `sets` has the names and, if known, the hashes of their rows, by which images that have changed are left out. None, features,
+    and iterables that can be read only once have no images.
     """
-    opened = {
-        role: pictures_of(source, names, identities=hashes, policy=policy, keep=made_small)
-        for role, (source, names, hashes) in sources.items()
-        if source is not None
-    }
-    return {role: found for role, found in opened.items() if found is not None}
+    found = dict[Role, Pictures]()
+    for role, rows in sets.items():
+        names = rows.names or list(map(rows.name_of, range(len(rows))))
+        hashes = None if rows.identities is None else rows.identities.numpy()
+        given: dict[str, Any] = {"identities": hashes, "policy": policy, "keep": made_small}
+        opened = None if sources[role] is None else pictures_of(sources[role], names, **given)
+        found |= {} if opened is None else {role: opened}
+    return found
 
 
 def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery]) -> list[Gallery]:

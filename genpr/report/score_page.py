@@ -149,15 +149,12 @@ def evidence_report(
         >>> "Precision and recall" in page
         True
     """
-    reals, fakes = evidence.real, evidence.fake
     policy = policy or policy_of(evidence.result.fake.decoder)
-    pictures = open_pictures(
-        {"real": (real, reals.names, reals.identities), "fake": (fake, fakes.names, fakes.identities)},
-        policy,
-    )
+    reals, fakes = evidence.sides
+    pictures = open_pictures({"real": real, "fake": fake}, {"real": reals, "fake": fakes}, policy)
     labels = (
-        _labels(real, evidence.sides[0], "real", real_labels, policy),
-        _labels(fake, evidence.sides[1], "fake", fake_labels, policy),
+        _labels(real, reals, "real", real_labels, policy),
+        _labels(fake, fakes, "fake", fake_labels, policy),
     )
     galleries = []
     if pictures:
@@ -188,12 +185,8 @@ def align_report(aligned: Aligned, images: object = None, *, policy: DecodePolic
 
     `images` is the source that was scored; None shows no images.
     """
-    names = [each.image for each in aligned.ranks]
-    sources: dict[Role, tuple[object, Sequence[str], Any]] = {"fake": (images, names, aligned.identities)}
-    pictures, galleries = open_pictures(sources, policy or policy_of(aligned.result.fake.decoder)), []
-    if pictures:
-        galleries = load_images(pictures, [selections.select_by_prompt(aligned)])
-    return html_report(aligned.result, galleries)
+    chosen = [selections.select_by_prompt(aligned)]
+    return _report_with_images(aligned.result, {"fake": images}, {"fake": aligned.features}, chosen, policy)
 
 
 def reconstruction_report(
@@ -205,7 +198,7 @@ def reconstruction_report(
     """
     sets: dict[Role, FeatureSet] = {"real": found.sources[0], "fake": found.sources[1]}
     chosen = [selections.select_worst_pairs(found, metric) for metric in found.values]
-    return _report_of_pairs(found.result, {"real": real, "fake": fake}, sets, chosen, policy)
+    return _report_with_images(found.result, {"real": real, "fake": fake}, sets, chosen, policy)
 
 
 def diversity_report(
@@ -213,20 +206,15 @@ def diversity_report(
 ) -> str:
     """Diversity within groups as one page, with images of the least diverse groups; `given` are the sources by role."""
     chosen = [selections.select_groups(found, role) for role in found.images]
-    return _report_of_pairs(found.result, given, found.images, chosen, policy)
+    return _report_with_images(found.result, given, found.images, chosen, policy)
 
 
-def _report_of_pairs(
+def _report_with_images(
     result: Result,
     given: Mapping[Role, object],
     sets: Mapping[Role, FeatureSet],
     chosen: Sequence[Gallery],
     policy: DecodePolicy | None,
 ) -> str:
-    sources: dict[Role, tuple[object, Sequence[str], Any]] = {
-        role: (given[role], each.names, None if each.identities is None else each.identities.numpy())
-        for role, each in sets.items()
-    }
-    return html_report(
-        result, load_images(open_pictures(sources, policy or policy_of(result.fake.decoder)), chosen)
-    )
+    pictures = open_pictures(given, sets, policy or policy_of(result.fake.decoder))
+    return html_report(result, load_images(pictures, chosen) if pictures else ())
