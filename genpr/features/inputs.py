@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,20 +75,20 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of a source by their `names` and digests (n, 32) uint8; `keep` scales them down, if given."""
+    """Pictures of a source by their `names` and digests (n, 32) uint8; `keep` converts each as it is read, if given."""
 
     source: ImageSource
     names: Sequence[str]
     identities: Pixels | None = None
     policy: DecodePolicy = field(default_factory=DecodePolicy)
-    keep: Callable[[Pixels], Pixels] | None = None
+    keep: Callable[[Pixels], Any] | None = None
 
-    def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
-        """The pixels (h, w, 3) uint8 by row, without images that are missing, changed or damaged since they were scored."""
+    def read(self, rows: Iterable[int]) -> dict[int, Any]:
+        """The pixels (h, w, 3) uint8 by row, or what `keep` made of them, without images that are missing, changed or damaged since they were scored."""
         requested: dict[str, list[int]] = defaultdict(list)
         for row in dict.fromkeys(rows):
             requested[self.names[row]].append(row)
-        pixels_of: dict[int, Pixels] = {}
+        pixels_of: dict[int, Any] = {}
         items, names = iter(self.source), self.source.names()
         if names is not None:  # visit only the requested images
             items = self.source.select(index for index, name in enumerate(names) if name in requested)
@@ -124,7 +125,7 @@ def pictures_of(
     *,
     identities: Pixels | None = None,
     policy: DecodePolicy | None = None,
-    keep: Callable[[Pixels], Pixels] | None = None,
+    keep: Callable[[Pixels], Any] | None = None,
 ) -> Pictures | None:
     """The pictures of a source; None if it has features, or can be read only once.
 

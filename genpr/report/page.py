@@ -33,7 +33,6 @@ from genpr.report.text import capital, shown
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Pixels = NDArray[np.uint8]
 Role = Literal["real", "fake"]
 ImageRef = tuple[Role, int]
 """An image by its set and row."""
@@ -81,19 +80,12 @@ def data_uri(data: bytes) -> str:
     raise UsageError(text, code="not-a-picture")
 
 
-def thumbnail(pixels: Pixels) -> bytes:
-    """A picture (h, w, 3) as a JPEG file, no edge longer than 128 pixels."""
-    buffer = io.BytesIO()
-    # Colors of small pictures are detail, too.
-    Image.fromarray(made_small(pixels)).save(buffer, "JPEG", quality=88, subsampling=0)
-    return buffer.getvalue()
-
-
-def made_small(pixels: Pixels) -> Pixels:
-    """The pixels of a picture, scaled down if an edge is longer than 128."""
-    image = Image.fromarray(pixels)
+def thumbnail(pixels: NDArray[np.uint8]) -> bytes:
+    """A picture (h, w, 3) as a JPEG file, scaled down if an edge is longer than 128 pixels."""
+    image, buffer = Image.fromarray(pixels), io.BytesIO()
     image.thumbnail((_EDGE, _EDGE), Image.Resampling.LANCZOS)
-    return np.asarray(image)
+    image.save(buffer, "JPEG", quality=88, subsampling=0)  # colors of small pictures are detail, too
+    return buffer.getvalue()
 
 
 def open_pictures(
@@ -108,7 +100,7 @@ def open_pictures(
     for role, rows in sets.items():
         names = rows.names or list(map(rows.name_of, range(len(rows))))
         hashes = None if rows.identities is None else rows.identities.numpy()
-        given: dict[str, Any] = {"identities": hashes, "policy": policy, "keep": made_small}
+        given: dict[str, Any] = {"identities": hashes, "policy": policy, "keep": thumbnail}
         opened = None if sources[role] is None else pictures_of(sources[role], names, **given)
         found |= {} if opened is None else {role: opened}
     return found
@@ -122,7 +114,7 @@ def load_images(pictures: Mapping[Role, Pictures], galleries: Sequence[Gallery])
     for role, source in pictures.items():
         with suppress(GenprError):  # without the source, the page has no pictures of it
             found = source.read(ref[1] for ref in refs if isinstance(ref, tuple) and ref[0] == role)
-            files |= {(role, row): thumbnail(pixels) for row, pixels in found.items()}
+            files |= {(role, row): data for row, data in found.items()}
     loaded = []
     for gallery in galleries:
         kept = tuple(
