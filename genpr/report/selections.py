@@ -208,9 +208,7 @@ def select_likely_copies(scores: PerImageScores) -> Gallery:
     median of these distances if that is smaller.
     """
     real, fake = scores.real, scores.fake
-    usual = np.sort(real.other_distance)[
-        (len(real) - 1) // 2
-    ]  # the lower median, as for the notice "near-copies"
+    usual = np.quantile(real.other_distance, 0.5, method="lower")  # as for the notice "near-copies"
     scale = np.minimum(real.other_distance[fake.nearest_real], usual)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(fake.nearest_real_distance == 0, 0.0, fake.nearest_real_distance / scale)
