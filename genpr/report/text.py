@@ -53,13 +53,13 @@ def cut(name: str, width: int) -> str:
     return f"{head}…{end}"
 
 
-def wrapped(text: str, *, first: str = "", others: str = "  ", width: int = WIDTH) -> str:
-    """A plain paragraph of at most `width` columns; its first line begins with `first`, the others with `others`."""
+def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
+    """A plain paragraph of at most 80 columns; its first line begins with `first`, the others with `others`."""
     safe = printable(text)
     wide = {c for c in safe if cell_len(c) == 2}  # textwrap counts characters, a terminal columns
     for c in wide:
         safe = safe.replace(c, c + _FILLER)
-    lines = fill(safe, width - bool(wide), initial_indent=first, subsequent_indent=others)
+    lines = fill(safe, WIDTH - bool(wide), initial_indent=first, subsequent_indent=others)
     return lines.replace(_FILLER, "")
 
 
@@ -103,9 +103,9 @@ def percent(share: float) -> str:
     return "more than 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
-def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
+def and_more(count: int) -> list[str]:
     """A line with the number of entries that are left out, if there are any."""
-    return [f"and {count:,} {what}"] if count > 0 else []
+    return [f"and {count:,} more (all in --json)"] if count > 0 else []
 
 
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
