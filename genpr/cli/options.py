@@ -250,11 +250,10 @@ class LabelFlags:
 
     def chosen(self) -> LabelOptions | None:
         """The options of the label metrics; None without --labels."""
-        is_used = self.labels or self.per_class
-        refuse_given({"classifier"} if not self.labels else set(), "needs --labels")
-        refuse_given(
-            {"real_labels", "fake_labels"} if not is_used else set(), "needs --labels or --per-class"
-        )
+        if not self.labels:
+            refuse_given({"classifier"}, "needs --labels")
+        if not self.labels and not self.per_class:
+            refuse_given({"real_labels", "fake_labels"}, "needs --labels or --per-class")
         chosen = LabelOptions(self.real_labels, self.fake_labels, self.classifier)
         if chosen.is_file and not self.per_class:
             refuse_given({"real_labels"}, "is not used if --classifier is a file")
@@ -262,10 +261,11 @@ class LabelFlags:
 
     def classes(self) -> ClassOptions | None:
         """Keyword arguments of `genpr.Evaluator.score_classes`; None without --per-class."""
-        refuse_given({"min_per_class"} if not self.per_class else set(), "needs --per-class")
+        if not self.per_class:
+            refuse_given({"min_per_class"}, "needs --per-class")
+            return None
         names = ("real_labels", "fake_labels", "min_per_class")
-        given = cast("ClassOptions", {name: getattr(self, name) for name in names})
-        return given if self.per_class else None
+        return cast("ClassOptions", {name: getattr(self, name) for name in names})
 
 
 def computed_metrics(*choices: ScoreOptions) -> list[str]:
