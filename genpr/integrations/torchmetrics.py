@@ -121,16 +121,12 @@ class PrecisionRecallDensityCoverage(Metric):
         self.reset_real_features = reset_real_features
         own = {name: options[name] for name in options if name in _OF_SCORE}
         self._options = ScoreOptions(**{"control": False, **own}, intervals=intervals)
-        self._given: Evaluator | None = None
-        if real is not None:
-            self._given = given_evaluator(real, self._options, own)
+        self._given = None if real is None else given_evaluator(real, self._options, own)
         if self._given is not None:
             plan, self._embedder = self._given.plan, self._given.embedder
         else:
-            pinned, nothing = (
-                with_pinned([self._options]),
-                torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu"),
-            )
+            pinned = with_pinned([self._options])
+            nothing = torch.empty(0, 3, 1, 1, dtype=torch.uint8, device="cpu")
             source = OpenedImages(ArraySource("<real images>", nothing), on_disk=False)
             plan = ScorePlan.from_options(source, pinned)
             self._embedder = Embedder(replace(pinned, cache=False))
