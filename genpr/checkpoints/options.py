@@ -57,7 +57,6 @@ class SamplerOptions:
         "psi",
         "Name of the parameter of the generator that is varied, such as guidance. A rule applies psi instead of the generator.",
         group="generator",
-        metavar="NAME",
     )
     rule: str | None = option(
         None,
@@ -74,7 +73,6 @@ class SamplerOptions:
         unset="the generator's z_dim or latent_dim",
         least=1,
         most=2**31,
-        metavar="N",
     )
     labels: object = option(None, "(n,) or (n, c), one row per image.", in_cli=False)
     image_range: Sequence[float] | None = option(

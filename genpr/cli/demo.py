@@ -31,7 +31,6 @@ generator. These features need no weights; published values use other features."
     default=800,
     show_default=True,
     type=click.IntRange(50, 100_000),
-    metavar="N",
     help="Number of images per set.",
 )
 @click_option(EmbedOptions.__dataclass_fields__["seed"], help="Random seed.")

@@ -17,9 +17,7 @@ from genpr.storage import check_feature_file, place_in, place_of
 class FeatureFlags(EmbedOptions):
     """Options of embedding, with the extractor and the shard."""
 
-    extractor: str | None = option(
-        None, EXTRACTOR, unset="inception, or that of the feature files", metavar="NAME"
-    )
+    extractor: str | None = option(None, EXTRACTOR, unset="inception, or that of the feature files")
     shard: str | None = option(
         None,
         "Embed only the I-th of N parts of SOURCE, counted from 1. N tasks with different I embed it together.",

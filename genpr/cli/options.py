@@ -38,6 +38,8 @@ HEADINGS = {
 }
 """The heading of each group of options (`genpr.features.options.Group`), in display order."""
 
+_METAVARS = {"integer": "N", "integer range": "N", "text": "NAME", "Path": "FILE"}
+"""What help shows for the value of an option without a metavar, by the name of its type."""
 _MAX_COLUMN = 28  # of an option with its metavar; longer ones have a line to themselves
 
 
@@ -51,6 +53,7 @@ class GroupedOption(click.Option):
         super().__init__(*args, **kwargs)
         self.group = group
         self.unset = unset
+        self.metavar = self.metavar or _METAVARS.get(self.type.name)
         if self.multiple and self.help:
             self.help += " May be repeated."
 
@@ -221,7 +224,6 @@ class LabelFlags:
         KNN,
         "Classifier of --labels: knn (a vote of the 5 nearest reals) or a file. The file (.csv, .json, .npy) has the label that another tool predicted for each fake.",
         group="advanced",
-        metavar="NAME",
     )
     real_labels: str | None = option(
         None,
@@ -245,7 +247,7 @@ class LabelFlags:
         group="labels",
     )
     min_per_class: int = option(
-        50, "Images of a class that --per-class needs in both sets.", group="advanced", metavar="N"
+        50, "Images of a class that --per-class needs in both sets.", group="advanced"
     )
 
     def chosen(self) -> LabelOptions | None:
@@ -307,7 +309,6 @@ class GeneratorFlags(SamplerOptions):
         unset="as many as reals",
         least=2,
         most=2**40,
-        metavar="N",
     )
 
     def check(self) -> None:

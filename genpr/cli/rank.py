@@ -35,7 +35,6 @@ class RankFlags(CheckpointFlags):
     by: str = option(
         "f1",
         "Criterion: f1, f0.5, f2 or any other F-score of precision and recall, a metric, or pareto.",
-        metavar="NAME",
     )
     from_results: bool = option(
         False, "Rank results that `genpr score --json` wrote, given as files without REAL.", flag="--results"

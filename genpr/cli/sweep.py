@@ -56,9 +56,7 @@ class SweepFlags(GeneratorFlags):
         flag=("--psi", "--settings"),
         metavar="LIST",
     )
-    maximize: str = option(
-        "f1", "Metric or F-score of which the best setting has the highest value.", metavar="NAME"
-    )
+    maximize: str = option("f1", "Metric or F-score of which the best setting has the highest value.")
     at_least: Sequence[tuple[str, float]] = option(
         (), "Lower limit that the best setting must reach, such as recall=0.5.", **LIMITS
     )

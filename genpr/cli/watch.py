@@ -49,12 +49,9 @@ class WatchFlags(CheckpointFlags):
     by: str = option(
         "f1",
         "Criterion of the best score: f1, f0.5, f2 or any other F-score of precision and recall, or a metric.",
-        metavar="NAME",
     )
     once: bool = option(False, "Score the sources that are complete now, and exit.")
-    until: int | None = option(
-        None, "Exit when N sources have been scored or cannot be scored.", least=1, metavar="N"
-    )
+    until: int | None = option(None, "Exit when N sources have been scored or cannot be scored.", least=1)
     poll: float = option(10.0, "Time between two scans of DIR.", group="inputs", metavar="SECONDS")
     pattern: str | None = option(
         None,

@@ -39,19 +39,16 @@ class AlignOptions(EmbedOptions):
         "clip-vit-b-32",
         "CLIP model that embeds images and prompts: a name from `genpr list extractors`, module:factory or file.py:factory.",
         check=_check_extractor,
-        metavar="NAME",
     )
     protocol: str = option(
         "align",
         "Named evaluation protocol: coco30k, which pins model, prefix and number of images, or align, which pins nothing.",
-        metavar="NAME",
     )
     distractors: int = option(
         99,
         "Prompts of other images that each image ranks in addition to its own, or all if there are fewer.",
         group="metrics",
         least=1,
-        metavar="N",
     )
     prefix: str = option(
         CLIP_SCORE_PREFIX,
@@ -108,14 +105,12 @@ class EntityOptions(EmbedOptions):
         "All entities that are looked for, with their aliases (.txt, .csv, .json). They are found in prompts and images, and "
         "precision needs them.",
         parse=Path,
-        metavar="FILE",
     )
     exclude: Words | None = option(
         None,
         "Entities of the vocabulary that must not be in any image.",
         group="inputs",
         parse=Path,
-        metavar="FILE",
     )
     calibrate_on: object = option(
         None,
@@ -129,7 +124,6 @@ class EntityOptions(EmbedOptions):
         "All entities in each of the labeled images, in the form of EXPECTED.",
         group="inputs",
         parse=Path,
-        metavar="FILE",
     )
 
     def __post_init__(self) -> None:

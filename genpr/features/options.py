@@ -174,15 +174,12 @@ class EmbedKeywords(TypedDict, total=False):
 class EmbedOptions:
     """Which images of a source are used, how they are decoded, and how they become features."""
 
-    max_images: int | None = option(
-        None, "Random subset of at most N images of each source.", least=1, metavar="N"
-    )
+    max_images: int | None = option(None, "Random subset of at most N images of each source.", least=1)
     seed: int = option(
         0,
         "Random seed. It decides the subset of max_images, intervals, blocks, clusters and distractors.",
         least=0,
         most=2**63 - 1,
-        metavar="N",
     )
     on_bad: Literal["error", "skip"] = option(
         "error",
@@ -202,7 +199,6 @@ class EmbedOptions:
         "Refuse images with more pixels than this before they are decoded.",
         group="advanced",
         least=1,
-        metavar="N",
     )
     prepare: str | None = option(
         None,
@@ -239,7 +235,6 @@ class EmbedOptions:
         "Images per forward pass of a network, at most 2,048. Built-in networks take at most 16 on a CPU.",
         group="features",
         least=1,
-        metavar="N",
     )
     workers: int | None = option(
         None,
@@ -248,14 +243,12 @@ class EmbedOptions:
         unset="processes for a GPU, 4 cores and 2,000 images or more, else threads",
         least=0,
         most=256,
-        metavar="N",
     )
     weights: str | os.PathLike[str] | None = option(
         None,
         "Weights of the extractor: a file, or a folder of files. Files in a folder have their published names.",
         group="features",
         unset="downloaded",
-        metavar="PATH",
     )
     offline: bool = option(False, "Download nothing. GENPR_OFFLINE=1 does the same.", group="advanced")
     cache: bool = option(True, "Keep features of image files on disk for later runs.", group="features")
