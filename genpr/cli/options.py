@@ -108,8 +108,6 @@ def grouped_option(*flags: str, **attributes: Any) -> Callable[[Any], Any]:  # n
 class SourceType(click.Path):
     """A path, a pattern, or anything else that `genpr.images.paths` understands; shells complete it as a file."""
 
-    name = "source"
-
 
 SOURCE = SourceType()
 INPUT = SourceType()
