@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from genpr.conditional import parse_answers
 from genpr.conditional.parse_answers import Answer, is_none, read_entities
 from genpr.conditional.shared import text_side
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, normalize_name
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.result import (
     EntityRow,
@@ -99,7 +99,7 @@ def score_entities(
     codes = Counter[str]()
     for expectation, row in zip(expectations.rows, filter(None, answers), strict=True):
         given = row.values.get("found", row.values.get("answer"))
-        answer = _read(row, given, lambda name: names.get(name) is not None)
+        answer = _read(row, given, lambda name: normalize_name(name) in names)
         if isinstance(answer, Answer):
             canonical.append(names.match(answer.entities))
         else:

@@ -252,25 +252,18 @@ def as_vocabulary(words: Words, what: str) -> Vocabulary:
     return Vocabulary.of(words, origin=f"<{what}>")
 
 
-class CanonicalNames:
-    """Canonical names of entities: those of a table, else the first registered spelling."""
+class CanonicalNames(dict[str, str]):
+    """Entities by normalized name: those of a vocabulary, and others in the spelling that is registered first."""
 
-    def __init__(self, table: Vocabulary | None) -> None:
-        self._entities = {} if table is None else dict(table.by_name)
-
-    def get(self, name: str) -> str | None:
-        """The entity of a name; None if it is unknown."""
-        return self._entities.get(normalize_name(name))
+    def __init__(self, vocabulary: Vocabulary | None) -> None:
+        super().__init__({} if vocabulary is None else vocabulary.by_name)
 
     def register(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities of expected names, without duplicates; unknown names become entities."""
-        found = [
-            self._entities.setdefault(key, name.strip()) for name in names if (key := normalize_name(name))
-        ]
+        found = [self.setdefault(key, name.strip()) for name in names if (key := normalize_name(name))]
         return tuple(dict.fromkeys(found))
 
     def match(self, names: Iterable[str]) -> tuple[str, ...]:
         """The entities of found names, without duplicates; unknown names are normalized."""
-        return tuple(
-            dict.fromkeys(entity for name in names if (entity := self.get(name) or normalize_name(name)))
-        )
+        keys = filter(None, map(normalize_name, names))
+        return tuple(dict.fromkeys(self.get(key, key) for key in keys))
