@@ -287,7 +287,6 @@ def _result(
     ]
     if labeled:
         of_features += decoding_notices("labeled", labeled.features)
-    own = _recognition_notices(thresholds, classifier.name)
     summary = ClassifierSummary(
         name=classifier.name,
         kind="detector" if is_detector else "zero-shot",
@@ -310,7 +309,7 @@ def _result(
         # There are no published numbers of entities, even for an extractor with published scores.
         extractor=None if features.extractor is None else replace(features.extractor, comparable=False),
         variant=variant if is_detector else f"{variant}, template {TEMPLATE!r}",
-        notices=(*own, *decoding_notices("fake", features), *of_features),
+        notices=(*_recognition_notices(summary), *decoding_notices("fake", features), *of_features),
         summary={"unreadable": (), "classifier": summary},
         fake=SideSummary.from_features(features),
         device=str(classifier.embedder.device),
@@ -319,17 +318,16 @@ def _result(
     )
 
 
-def _recognition_notices(thresholds: Sequence[EntityThreshold], name: str) -> Iterator[Notice]:
+def _recognition_notices(found: ClassifierSummary) -> Iterator[Notice]:
     """Notices about the accuracy of the classification."""
     rates = [
         (each.sensitivity + 1 - each.false_positive_rate) / 2
-        for each in thresholds
+        for each in found.entities
         if each.sensitivity is not None and each.false_positive_rate is not None
     ]
     if poor := sum(rate < _POOR for rate in rates):
-        facts = {"classifier": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
+        facts = {"classifier": found.name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
         yield notice("poorly-recognized", limit=f"{100 * _POOR:.0f} %", **facts)
-    shared = sum(not each.is_own for each in thresholds)
-    if shared and rates:
-        total = f"{len(thresholds):,}"
-        yield notice("shared-thresholds", count=f"{shared:,}", total=total, least=MIN_EXAMPLES)
+    if found.n_shared and rates:
+        count, total = f"{found.n_shared:,}", f"{len(found.entities):,}"
+        yield notice("shared-thresholds", count=count, total=total, least=MIN_EXAMPLES)
