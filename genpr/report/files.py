@@ -111,7 +111,7 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank], *, overwrite: bool = Fal
 
     `winner` is the best prompt of another image.
     """
-    values = attrgetter("row", "image", "prompt", "rank", "pool", "score", "winner", "winner_score")
+    values = attrgetter("row", "image", *_RANK_COLUMNS[2:])
     _write_table(path, _RANK_COLUMNS, map(values, ranks), overwrite=overwrite)
     return len(ranks)
 
