@@ -68,7 +68,7 @@ def of_pairs(on, folder):
 
 def of_groups(on, folder):
     images = IMAGES.repeat(1, 1, 2, 2)
-    options = {"metrics": ["lpips", "cosine_distance"], "extractor": "pixels", "pairs": 20}
+    options = {"metrics": ["lpips", "cosine_distance"], "extractor": "pixels", "images_per_group": 6}
     with pytest.MonkeyPatch.context() as patch:
         options |= {"weights": replaced_lpips(folder, patch)}
         return genpr.diversity(
