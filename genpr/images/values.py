@@ -27,6 +27,7 @@ _BITS_PER_PIXEL = 64  # four bands of 16 bits, and more of smaller images
 _PART = 2**20  # values that are converted at once
 _TAG_BYTES = 2**23  # that tifffile reads, and turns into objects of eight times the size
 _DARK = 16  # the level of 4095 in a range of 16 bits
+_SILENT = logging.NullHandler()  # one, which a logger adds once
 
 
 class ValuesError(Exception):
@@ -154,7 +155,7 @@ def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], pol
         raise ValuesError(f"it has {formats.TIFF_LAYOUT}; install 'genpr[tiff]' to read them")
     import tifffile
 
-    logging.getLogger("tifffile").addHandler(logging.NullHandler())  # it would print about damaged tags
+    logging.getLogger("tifffile").addHandler(_SILENT)  # it would print about damaged tags
     opened = ReadLimitedFile(data, _TAG_BYTES)
     with tifffile.TiffFile(opened) as file:
         page: Any = file.pages.first
@@ -167,6 +168,6 @@ def values_of_tiff(data: bytes, tags: dict[int, int], size: tuple[int, int], pol
         is_short = compression == 1 and 8 * sum(sizes) < n_bits
         if is_short or not all(size and start + size <= len(data) for start, size in pieces):
             raise ValueError("a part of its pixels is missing")
-        opened.bytes_left += 4 * len(data)  # beside the tags
+        opened.bytes_left += 4 * len(data)  # in addition to those of the tags
         values: Values = page.asarray(maxworkers=1)
         return np.moveaxis(values, 0, -1) if page.planarconfig == 2 and samples > 1 else values

@@ -1,6 +1,7 @@
 """Images that are not 8-bit RGB: `value_range` and `bands` against integer arithmetic, for files, arrays and data sets."""
 
 import io
+import logging
 from functools import partial
 
 import numpy as np
@@ -193,6 +194,13 @@ def test_files_give_the_levels_of_their_values(name):
     assert found.pixels.flags.c_contiguous
     assert found.pixels.flags.writeable
     assert not {"16bit-scaled", "unscaled", "8bit-values"} & {*found.flags}
+
+
+def test_reading_many_tiffs_adds_one_handler_to_the_logger_of_tifffile():
+    data = tiff_of(BANDS, photometric="minisblack", planarconfig="contig")
+    for _ in range(3):
+        decoded(data, **TWELVE, bands="4,3,2")
+    assert len(logging.getLogger("tifffile").handlers) <= 1
 
 
 @pytest.mark.parametrize("compression", ["zlib", "lzw", "packbits", "zstd"])
