@@ -113,11 +113,17 @@ def interpret(result: Result) -> tuple[str, list[str]]:
     fidelity = _calibrated(result, metrics.calibrated_precision, metrics.precision)
     recall = _calibrated(result, metrics.calibrated_recall, metrics.recall)
     covered, expected = result.metrics.get(metrics.coverage.name), None
-    if covered is not None and covered.null and covered.k and fidelity is not None and fidelity.value < 1:
+    if (
+        covered is not None
+        and covered.known_null
+        and covered.k
+        and fidelity is not None
+        and fidelity.value < 1
+    ):
         # The coverage of the good fakes alone if a perfect generator had made them.
         ratio = result.fake.n / result.real.n
         good = 1 - (1 + max(fidelity.value, 1 / result.fake.n) * ratio) ** -covered.k
-        expected = covered.null * good / (1 - (1 + ratio) ** -covered.k)
+        expected = covered.known_null * good / (1 - (1 + ratio) ** -covered.k)
     coverage = share_of(result, metrics.coverage, expected=expected)
     diversity, caveats = coverage if recall is None else recall, list[str]()
     # Stray fakes have large balls, which contain reals that resemble none of them.

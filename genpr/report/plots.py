@@ -142,7 +142,7 @@ def _draw_plane(axes: Axes, results: Sequence[tuple[str, Result]]) -> None:
         axes.plot(xs, level * xs / (2 * xs - level), color=GRID, linewidth=0.8, zorder=0)
         quiet: dict[str, Any] = {"ha": "right", "fontsize": 8, "color": QUIET}
         axes.annotate(f"F1 {level:g}", (1, level / (2 - level)), (-2, 3), textcoords="offset points", **quiet)
-    nulls = {name: first.metrics[name].null for name in F_SCORE_METRICS}
+    nulls = {name: first.metrics[name].known_null for name in F_SCORE_METRICS}
     control = {} if first.control is None else first.control.values
     for (label, look), known in zip(_REFERENCES.items(), (nulls, control), strict=True):
         precision, recall = (known.get(name) for name in F_SCORE_METRICS)

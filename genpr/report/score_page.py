@@ -90,7 +90,7 @@ def metric_rows(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
     for name in names:
         metric, info = result.metrics[name], ALL_METRICS[name]
         texts = metric_texts(result, name, between=" to ")
-        mark = metric.chance if metric.null is None else metric.null
+        mark = metric.chance if metric.known_null is None else metric.known_null
         line = (metric.value, *(metric.interval or (metric.value, metric.value)), mark)
         is_share = texts["/null"] != "-" or (info.upper == 1 and family_of(name) != MANIFOLD)
         row = {head: _DASH if text == "-" else text.replace("%", " %") for head, text in texts.items()}
@@ -105,10 +105,9 @@ def plane_of(results: Sequence[tuple[int, Result]]) -> list[Figure]:
     found = [each for each in results if {*F_SCORE_METRICS} <= {*each[1].metrics}]
     if not found:
         return []
-    text = (
-        "Higher is better fidelity, further right is better diversity. The cross is a perfect generator with the same numbers "
-        "of images."
-    )
+    text = "Higher is better fidelity, further right is better diversity."
+    if all(found[0][1].metrics[name].known_null is not None for name in F_SCORE_METRICS):
+        text += " The cross is a perfect generator with the same numbers of images."
     if len(results) > 1:
         text += " The line is the Pareto front: no result exceeds those at its corners in both values."
     return [Figure("Precision and recall", text, plane(found))]

@@ -19,6 +19,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import difference, standard_error
 from genpr.neighbors.halves import Halves
+from genpr.report.plots import plane
+from genpr.report.score_page import html_report
 
 NAMES = ["precision", "recall", "coverage", "calibrated_recall", "authenticity", "fd", "kd", "mind"]
 
@@ -131,6 +133,19 @@ def test_groups_widen_intervals_of_metrics_of_neighbors(rng, role, name):
     grouped = genpr.score(real, fake, metrics=[name], **{f"{role}_groups": numbers})
     errors = [standard_error(np.array(each.metrics[name].replicates)) for each in (plain, grouped)]
     assert errors[1] > 1.4 * errors[0]
+
+
+def test_the_page_shows_no_perfect_generator(rng):
+    """The control takes the place of the null in the record, and is the score of no perfect generator of this size."""
+    (real, of_real), (fake, of_fake) = (volumes(rng) for _ in range(2))
+    groups = {"real_groups": of_real, "fake_groups": of_fake}
+    pages = [html_report(genpr.score(real, fake, **given)) for given in ({}, groups)]
+    assert ["The cross is a perfect generator" in page for page in pages] == [True, False]
+    plain, grouped = (
+        genpr.score(real, fake, metrics=["precision", "recall"], **each) for each in ({}, groups)
+    )
+    same = replace(grouped, metrics={name: replace(each, null=0.9) for name, each in grouped.metrics.items()})
+    assert plane([(1, grouped)]) == plane([(1, same)]) != plane([(1, plain)])
 
 
 def test_few_groups_give_no_interval(rng):
