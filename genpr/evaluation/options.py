@@ -120,12 +120,10 @@ class ScoreOptions(EmbedOptions):
         None,
         f"{EXTRACTOR} With feature files, it is the one that they record.",
         unset="the protocol's",
-        metavar="NAME",
     )
     protocol: str = option(
         "genpr",
         "Named evaluation protocol, from `genpr list protocols`. Options that it pins cannot be changed.",
-        metavar="NAME",
     )
     metrics: Sequence[str] | None = option(
         None,
@@ -139,7 +137,6 @@ class ScoreOptions(EmbedOptions):
         "Number of nearest neighbors. Protocol genpr uses 3 for precision and recall, and 5 for all other metrics.",
         group="metrics",
         unset="the protocol's",
-        metavar="N",
     )
     ties: Literal["closed", "strict"] | None = option(
         None,
@@ -217,7 +214,6 @@ class StatisticsOptions(EmbedOptions):
         (),
         f"{EXTRACTOR} The first becomes mu and sigma, every other one NAME/mu and NAME/sigma.",
         unset="inception, or that of the feature files",
-        metavar="NAME",
         multiple=True,
         show_default=False,
     )
@@ -238,13 +234,12 @@ class ModesKeywords(EmbedKeywords, total=False):
 class ModesOptions(EmbedOptions):
     """Options of the search for modes."""
 
-    extractor: str | FeatureExtractor | None = option(None, EXTRACTOR, unset="inception", metavar="NAME")
+    extractor: str | FeatureExtractor | None = option(None, EXTRACTOR, unset="inception")
     k: int | None = option(
         None,
         "Number of neighbors that determines the radius of a ball.",
         group="metrics",
         unset="5 to find uncovered reals, 3 to find fakes outside of the reals",
-        metavar="N",
     )
     clusters: int | None = option(
         None,
@@ -252,7 +247,6 @@ class ModesOptions(EmbedOptions):
         group="metrics",
         unset="sqrt(images / 4) of the smaller set, 2 to 50",
         least=2,
-        metavar="N",
     )
     real_labels: object = option(
         None,
@@ -335,17 +329,15 @@ class ReconstructOptions(EmbedOptions):
         "Extractor of rfid. inception@torch-bilinear is that of pytorch-fid.",
         group="metrics",
         check=_check_extractor,
-        metavar="NAME",
     )
     clip: str | FeatureExtractor = option(
-        "clip-vit-b-32", "Extractor of clip_i.", group="metrics", check=_check_extractor, metavar="NAME"
+        "clip-vit-b-32", "Extractor of clip_i.", group="metrics", check=_check_extractor
     )
     dino: str | FeatureExtractor = option(
         "timm:vit_small_patch16_224.dino",
         "Extractor of dino_i.",
         group="metrics",
         check=_check_extractor,
-        metavar="NAME",
     )
 
     @property
@@ -403,14 +395,12 @@ class DiversityOptions(EmbedOptions):
         "Images of a group, chosen at random if there are more. All their pairs are compared.",
         least=2,
         most=1000,
-        metavar="N",
     )
     lpips_net: Literal["vgg", "alex"] = option("alex", LPIPS_NET, group="metrics", choices=("vgg", "alex"))
     extractor: str | FeatureExtractor = option(
         "timm:vit_small_patch16_224.dino",
         f"{EXTRACTOR} Only for cosine_distance.",
         check=_check_extractor,
-        metavar="NAME",
     )
 
     @property
