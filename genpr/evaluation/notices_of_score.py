@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import Identities, SideSummary
+from genpr.evaluation.result import Identities, Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.registry import has_weights
 from genpr.features.source_features import SourceFeatures
@@ -22,7 +22,6 @@ from genpr.features.statistics import ReferenceStatistics
 from genpr.images.policy import choices_in, reported
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.fakes_only import inception_score
-from genpr.metrics.metric import MetricValue
 from genpr.metrics.modes import MissingKind, RealKinds
 from genpr.metrics.neighbor_metrics import IntervalLimit, NeighborScores, least_images
 from genpr.metrics.registry import C_T, INCEPTION_SCORE, VENDI
@@ -52,17 +51,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a score knows of its two sets: what notices, pages and values of images are made from."""
+    """What a score knows of its two sets beside the result, which is without notices."""
 
     plan: ScorePlan
+    result: Result
     reals: FeatureSet  # the features that identify the two sets in the result
     fakes: FeatureSet
     identities: tuple[Identities, Identities]  # hashes of the rows of both
-    sides: tuple[SideSummary, SideSummary]  # facts about both
-    n_shared: int  # fakes that are byte-identical to a real
     fake_source: SourceFeatures  # the features of the fakes by all extractors
-    metrics: Mapping[str, MetricValue]
-    deviations: tuple[str, ...]  # from the protocol
     statistics: ReferenceStatistics | None  # mean and covariance in the file of the fakes
     neighbors: NeighborScores | None  # the search behind the metrics of neighbors
     diagnostics: ManifoldDiagnostics | None  # None for a search of parts of the sets
@@ -72,10 +68,10 @@ class Evidence:
 
 def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
     """All notices about a score, the most important first."""
-    plan, reals, fakes, metrics = evidence.plan, evidence.reals, evidence.fakes, evidence.metrics
-    notices = []
-    if evidence.deviations:
-        what = "; ".join(evidence.deviations)
+    plan, reals, fakes, result = evidence.plan, evidence.reals, evidence.fakes, evidence.result
+    metrics, sides, notices = result.metrics, (result.real, result.fake), list[Notice]()
+    if result.deviations:
+        what = "; ".join(result.deviations)
         notices.append(notice("protocol-not-met", protocol=plan.protocol.name, what=what))
     info = fakes.extractor or reals.extractor
     if info is not None and not info.comparable:
@@ -94,9 +90,9 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         notices.append(notice("unequal-n", **facts))
     if evidence.identities[0].distinct == evidence.identities[1].distinct:
         notices.append(notice("same-input"))
-    elif evidence.n_shared > _COPIES_SHARE * n_fake:
-        notices.append(notice("copied-reals", count=f"{evidence.n_shared:,}", total=f"{n_fake:,}"))
-    for role, side in zip(("real", "fake"), evidence.sides, strict=True):
+    elif result.n_shared > _COPIES_SHARE * n_fake:
+        notices.append(notice("copied-reals", count=f"{result.n_shared:,}", total=f"{n_fake:,}"))
+    for role, side in zip(("real", "fake"), sides, strict=True):
         if side.n_duplicates > _DUPLICATES_SHARE * side.n:
             facts = {"count": f"{side.n_duplicates:,}", "total": f"{side.n:,}"}
             notices.append(notice("duplicates", role=role, **facts))
@@ -130,7 +126,7 @@ def notices_of(evidence: Evidence) -> tuple[Notice, ...]:
         notices += [notice("statistics-unprepared", source=each.source, rule=rule) for each in given]
     grouped = [
         f"{side.n:,} {role} images in {side.n_groups:,} groups"
-        for role, side in zip(("real", "fake"), evidence.sides, strict=True)
+        for role, side in zip(("real", "fake"), sides, strict=True)
         if side.n_groups is not None
     ]
     if grouped:
@@ -226,7 +222,7 @@ def _neighbor_notices(
     evidence: Evidence, diagnostics: ManifoldDiagnostics, of_sets: Sequence[Notice], copying: Sequence[Notice]
 ) -> list[Notice]:
     """The notices of the two sets with those of the position of the fakes relative to the reals, in their order."""
-    reals, fakes, metrics = evidence.reals, evidence.fakes, evidence.metrics
+    reals, fakes, metrics = evidence.reals, evidence.fakes, evidence.result.metrics
     known, notices, groups = set(map(attrgetter("code"), of_sets)), [*of_sets], []
     both = zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True)
     for role, each, flat in both:

@@ -319,46 +319,23 @@ class Reference:
         if plan.statistics is not None and plan.protocol.reference_statistics is None:
             n_real = plan.statistics.count  # the number of images behind the moments
         of_reals, fake_ids = self.described_reals, Identities.from_features(fakes)
-        evidence = Evidence(
-            plan=plan,
-            reals=self.reals,
-            fakes=fakes,
-            identities=(of_reals[0], fake_ids),
-            sides=(of_reals[1], SideSummary.from_features(fakes, fake_ids)),
-            n_shared=fake_ids.n_shared_with(of_reals[0]),
-            fake_source=fake,
-            metrics=metrics,
-            deviations=plan.protocol.deviations(n_real, len(fakes), metrics, plan.given),
-            statistics=statistics,
-            neighbors=scores.neighbors,
-            diagnostics=diagnostics,
-            kinds=self._kinds,
-            device=self.embedder.device,
-        )
-        if current_communicator().is_single_process:
-            notices = notices_of(evidence)
-        else:
-            records = current_communicator().broadcast_from_rank0(
-                lambda: [asdict(item) for item in notices_of(evidence)]
-            )
-            notices = tuple(Notice(**record) for record in records)
         given = plan.statistics
-        return Result(
+        result = Result(
             metrics=metrics,
             protocol=plan.protocol.name,
             ties=plan.ties,
             extractor=fakes.extractor or self.reals.extractor,
             extractors=extractors,
-            deviations=evidence.deviations,
-            real=evidence.sides[0],
-            fake=evidence.sides[1],
-            n_shared=evidence.n_shared,
+            deviations=plan.protocol.deviations(n_real, len(fakes), metrics, plan.given),
+            real=of_reals[1],
+            fake=SideSummary.from_features(fakes, fake_ids),
+            n_shared=fake_ids.n_shared_with(of_reals[0]),
             device=str(self.embedder.device),
             seed=options.seed,
             max_images=options.max_images,
             seconds=scores.seconds,
             versions={**package_versions()},
-            notices=notices,
+            notices=(),
             control=self._control,
             held_out=self._held_out_summary,
             undefined=tuple(undefined),
@@ -366,6 +343,23 @@ class Reference:
             if given is None
             else StatisticsSummary.from_statistics(given, plan.given),
         )
+        evidence = Evidence(
+            plan=plan,
+            result=result,
+            reals=self.reals,
+            fakes=fakes,
+            identities=(of_reals[0], fake_ids),
+            fake_source=fake,
+            statistics=statistics,
+            neighbors=scores.neighbors,
+            diagnostics=diagnostics,
+            kinds=self._kinds,
+            device=self.embedder.device,
+        )
+        records = current_communicator().broadcast_from_rank0(
+            lambda: [asdict(item) for item in notices_of(evidence)]
+        )
+        return replace(result, notices=tuple(Notice(**record) for record in records))
 
     def _check_fakes(
         self, fakes: SourceFeatures, statistics: ReferenceStatistics, given: Mapping[str, FeatureMoments]
