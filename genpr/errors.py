@@ -72,13 +72,16 @@ def get_named(entries: Mapping[K, V], key: K, what: str) -> V:
 
 
 def limited(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Remove the middle of a text of more than `most` bytes of UTF-8; its end often has the suggested action."""
+    """Remove the middle of a text of more than `most` bytes of UTF-8; its end often has the suggested action.
+
+    A text that was shortened stays as it is.
+    """
     head, tail = text[:most], text[-most:]
     if len(text) <= most and len(head.encode("utf-8", "surrogatepass")) <= most:
         return text
-    first = head.encode("utf-8", "surrogatepass")[: most * 2 // 3].decode("utf-8", "ignore")
-    last = tail.encode("utf-8", "surrogatepass")[-most // 3 :].decode("utf-8", "ignore")
-    return f"{first} ... {last}"
+    omitted, last = " ... ", tail.encode("utf-8", "surrogatepass")[-most // 3 :]
+    first = head.encode("utf-8", "surrogatepass")[: most - len(last) - len(omitted)]
+    return first.decode("utf-8", "ignore") + omitted + last.decode("utf-8", "ignore")
 
 
 class GenprError(Exception):

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -5,13 +6,14 @@ import pytest
 
 import genpr
 from genpr.checkpoints.sweep import Sweep, SweepPoint
+from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.fakes_only import inception_score, vendi_score
 from genpr.metrics.frechet import frechet_distance, frechet_infinity
 from genpr.metrics.kernel import cmmd, kernel_distance
 from genpr.metrics.mind import monge_inception_distance
 from genpr.metrics.registry import METRICS
-from genpr.notices import notice
+from genpr.notices import Notice, notice
 
 EXPECTED = {
     "fid": frechet_distance,
@@ -114,3 +116,13 @@ def test_str_of_every_kind_of_result_has_the_notices(rng):
         assert "\nwarning [copied-reals]: " in str(result)
     modes = genpr.find_modes(real.astype(np.float32), real + 2**40)
     assert "\nwarning [float32-ties]: " in str(modes)
+
+
+@pytest.mark.parametrize("letter", ["n", "\u00e9", "\u20ac", "\U0001f600"])
+def test_a_shortened_notice_is_read_as_it_was_written(letter, rng):
+    result = genpr.score(*rng.normal(size=(2, 20, 4)).astype(np.float32), metrics=["fd"])
+    long = Notice("skipped", "note", letter * 2000 + "end", letter * 500)
+    written = replace(result, notices=(long,))
+    assert result_of(json.loads(written.to_json())).notices == (long,)
+    assert len(long.message.encode()) <= 1200
+    assert long.message.endswith(letter + "end")
