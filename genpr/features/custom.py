@@ -17,6 +17,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -70,16 +71,8 @@ class CustomExtractor:
     def info(self) -> ExtractorInfo:
         """The current identity; a network is hashed at each access, since it may be trained."""
         resize = getattr(self.wrapped, "resize", None)
-        weights, key, reason = identity_of(self.wrapped)
-        return ExtractorInfo(
-            name=self.name,
-            dim=self.dim,
-            resize=resize if isinstance(resize, str) else "unknown",
-            weights_sha256=weights,
-            comparable=False,
-            cache_key=key,
-            uncached_reason=reason,
-        )
+        rule = resize if isinstance(resize, str) else "unknown"
+        return _identified(self.wrapped, ExtractorInfo(self.name, self.dim, rule, None, comparable=False))
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
@@ -103,21 +96,23 @@ def _isolated(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 @user_errors("the extractor", _CODE)
-def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
-    """Hash of the weights of a user's object, its cache key, and the reason if there is no key."""
+def _identified(wrapped: object, info: ExtractorInfo) -> ExtractorInfo:
+    """`info` with the hash of the weights of a user's object, and its cache key or the reason if there is no key."""
     weights = None
     try:
         if isinstance(wrapped, nn.Module):
             weights = weights_sha256(wrapped)
     except ValueError as error:
-        return None, None, str(error)
+        return replace(info, uncached_reason=str(error))
     declared = getattr(wrapped, "cache_key", None)
     if declared is None:
-        return weights, None, "it has no attribute `cache_key`, a text that identifies its features"
+        reason = "it has no attribute `cache_key`, a text that identifies its features"
+        return replace(info, weights_sha256=weights, uncached_reason=reason)
     if not isinstance(declared, str) or not declared:
         text = f"the `cache_key` of a {type(wrapped).__name__} must be a non-empty text, found {declared!r}"
         raise UsageError(text, code=_CODE)
-    return weights, hashlib.sha256(json.dumps([declared, weights]).encode()).hexdigest(), None
+    key = hashlib.sha256(json.dumps([declared, weights]).encode()).hexdigest()
+    return replace(info, weights_sha256=weights, cache_key=key)
 
 
 def weights_sha256(network: nn.Module) -> str | None:
@@ -306,18 +301,13 @@ class DetectingExtractor:
     @property
     def info(self) -> ExtractorInfo:
         """The current identity; there are no comparable published numbers."""
-        weights, key, reason = identity_of(self.detector)
+        info = ExtractorInfo(self.name, self.dim, "the detector's own", None, comparable=False)
+        info = _identified(self.detector, info)
+        key = info.cache_key
         if key is not None:
             key = hashlib.sha256("\n".join(["detector", key, *self.names]).encode()).hexdigest()
-        return ExtractorInfo(
-            name=self.name,
-            dim=self.dim,
-            resize="the detector's own",
-            weights_sha256=getattr(self.detector, "weights_sha256", weights),
-            comparable=False,
-            cache_key=key,
-            uncached_reason=reason,
-        )
+        weights = getattr(self.detector, "weights_sha256", info.weights_sha256)
+        return replace(info, weights_sha256=weights, cache_key=key)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of uint8 (n, 3, h, w) images, float32 (n, classes)."""
