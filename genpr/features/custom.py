@@ -242,14 +242,9 @@ def networks_of(owner: object) -> list[nn.Module]:
     networks: dict[int, nn.Module] = {}
     things: dict[int, object] = {id(owner): owner}
     for _ in range(_MAX_DEPTH + 1):
-        parts: dict[int, object] = {}
-        for key, thing in things.items():
-            if isinstance(thing, nn.Module):
-                networks[key] = thing
-            else:
-                for part in _parts_of(thing):
-                    parts[id(part)] = part
-        things = parts
+        networks |= {key: thing for key, thing in things.items() if isinstance(thing, nn.Module)}
+        others = [thing for key, thing in things.items() if key not in networks]
+        things = {id(part): part for thing in others for part in _parts_of(thing)}
     return list(networks.values())
 
 
