@@ -12,12 +12,12 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from genpr.errors import GenprError, UsageError, some
-from genpr.runtime import USER_ERRORS, expand_user, is_out_of_memory, user_default_device
+from genpr.errors import UsageError, some
+from genpr.runtime import expand_user, user_default_device, user_errors
 
 
 @contextmanager
@@ -62,26 +62,17 @@ def load_object(
     if path is not None and not path.is_file():
         raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
     sources: dict[str, bytes] = {}
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(chdir("."))
-            if str(Path.cwd()) not in sys.path:
-                sys.path.append(str(Path.cwd()))  # last, so that a file `torch.py` does not shadow torch
-            importlib.invalidate_caches()
-            if path is not None:
-                module, sources = stack.enter_context(running_file(path))
-            else:
-                module = importlib.import_module(target)
-            stack.enter_context(user_default_device())
-            loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
-    except GenprError:
-        raise
-    except USER_ERRORS as error:
-        if is_out_of_memory(error):
-            raise
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        hint = "" if ".py:" in spec else " (expected path/to/file.py:factory for a file)"
-        raise UsageError(f"{kind} {spec!r} could not be loaded: {reason}{hint}", code=code) from error
+    hint = "" if ".py:" in spec else " (expected path/to/file.py:factory for a file)"
+    with user_errors(f"{kind} {spec!r}{hint}: loading", code), ExitStack() as stack:
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))  # last, so that a file `torch.py` does not shadow torch
+        importlib.invalidate_caches()
+        if path is not None:
+            module, sources = stack.enter_context(running_file(path))
+        else:
+            module = importlib.import_module(target)
+        stack.enter_context(user_default_device())
+        loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
     return loaded, sources
 
 
