@@ -127,20 +127,16 @@ def _check_size(shape: tuple[Any, ...], dtype: np.dtype[Any], data: bytes) -> No
 
 def _dtype(kind: str, _align: object, _copy: object) -> np.dtype[Any]:
     """A new dtype, so that its state is not that of others."""
-    return (
-        np.dtype(kind, copy=True)
-        if isinstance(kind, str) and kind in _DTYPES
-        else _refuse("a dtype of other values than numbers")
-    )
+    if isinstance(kind, str) and kind in _DTYPES:
+        return np.dtype(kind, copy=True)
+    _refuse("a dtype of other values than numbers")
 
 
 def _reconstruct(kind: object, shape: object, _code: object) -> NDArray[Any]:
     """A new array, whose state is set later."""
-    return (
-        np.empty(0)
-        if isinstance(kind, str) and kind == "ndarray" and shape == (0,)
-        else _refuse("a subclass of arrays")
-    )
+    if isinstance(kind, str) and kind == "ndarray" and shape == (0,):
+        return np.empty(0)
+    _refuse("a subclass of arrays")
 
 
 def _from_buffer(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: Any) -> NDArray[Any]:  # noqa: ANN401
