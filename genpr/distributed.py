@@ -56,9 +56,8 @@ _ONE_DEVICE_EACH = (
 )
 
 _entries = itertools.count()  # uses of `all_ranks` in this process: equal on all ranks
-_barriers = defaultdict[str, Iterator[int]](
-    itertools.count
-)  # of this process, by name and ranks: equal on all ranks that took part
+# Of this process, by name and ranks: equal on all ranks that took part.
+_barriers = defaultdict[str, Iterator[int]](itertools.count)
 
 
 class Communicator:

@@ -19,9 +19,8 @@ from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import open_regular, read_header
 
 _FOLDER = re.compile(r".*-[0-9a-f]{16}")
-_SHARD = re.compile(
-    r"[0-9a-f]{32}\.safetensors|\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp"
-)  # also temporary files
+# Also temporary files.
+_SHARD = re.compile(r"[0-9a-f]{32}\.safetensors|\.[0-9a-f]{32}\.safetensors\.[^.]+\.tmp")
 _OTHER_PARTS = ("weights", "scratch")  # other folders in the cache
 
 

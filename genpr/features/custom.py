@@ -120,9 +120,8 @@ def weights_sha256(network: nn.Module) -> str | None:
     tensors: dict[str, Tensor] = {}
     for place, root in _roots(network):
         for name, module in root.named_modules(prefix=place, remove_duplicate=False):
-            if any(
-                type(value) is torch.ScriptObject for value in vars(module).values()
-            ):  # not that of TorchScript
+            # Not that of TorchScript.
+            if any(type(value) is torch.ScriptObject for value in vars(module).values()):
                 raise ValueError("a module has packed weights, as after quantization")
             if isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training"):
                 raise ValueError("a frozen TorchScript module has its weights in its code")

@@ -49,9 +49,8 @@ class ImageFacts:
     """Formats of the images from files, and sizes of all images."""
 
     formats: Mapping[str, int] = field(default_factory=dict)  # counts by format, such as {"PNG": 900}
-    sizes: Mapping[str, int] = field(
-        default_factory=dict
-    )  # the five most frequent, such as {"640 x 480": 900}
+    # The five most frequent, such as {"640 x 480": 900}.
+    sizes: Mapping[str, int] = field(default_factory=dict)
     n_sizes: int = 0  # number of different sizes
     n_small: int = 0  # images with a side of less than 32 pixels
 
@@ -102,9 +101,8 @@ class FeatureSet:
     extractor: ExtractorInfo | None = None  # None if the file or array does not name it
     names: tuple[str, ...] = ()  # one name per row; empty if unknown
     identities: Tensor | None = None  # uint8 (n, 32), sha256 of each image's bytes
-    flags: Mapping[str, int] = field(
-        default_factory=dict
-    )  # number of images by flag of `genpr.images.policy.FLAGS`
+    # Number of images by flag of `genpr.images.policy.FLAGS`.
+    flags: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[ImageError, ...] = ()  # errors of the unusable images
     n_embedded: int = 0  # rows embedded in this run; 0 for feature files
     n_cached: int = 0  # rows from the feature cache
@@ -112,9 +110,8 @@ class FeatureSet:
     seconds: float = 0.0  # time to embed
     notices: tuple[Notice, ...] = ()
     facts: ImageFacts = field(default_factory=ImageFacts)
-    n_decoded: int = (
-        0  # number of images behind `flags` and counts, if rows were removed later; 0 for all rows
-    )
+    # Number of images behind `flags` and counts, if rows were removed later; 0 for all rows.
+    n_decoded: int = 0
     origin: str = ""  # the embedded source, if `source` is a feature file
     place: str = ""  # its `place_of`
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # number of images by (width, height)
@@ -166,9 +163,8 @@ def save_features(path: str | os.PathLike[str], features: FeatureSet, *, overwri
     tensors = {"features": features.features}
     if features.names:  # separated by NUL, which no file name has
         data = bytearray()
-        for (
-            name
-        ) in features.names:  # one by one, since joining and encoding would take three times the memory
+        # One by one, since joining and encoding would take three times the memory.
+        for name in features.names:
             data += name.encode("utf-8", "surrogateescape") + b"\0"
         tensors["names"] = torch.frombuffer(data[:-1] or bytearray(1), dtype=torch.uint8)
     if features.identities is not None:

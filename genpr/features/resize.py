@@ -33,9 +33,8 @@ from genpr.images.decode import pillow_guard
 from genpr.images.loading import Pixels
 
 _BICUBIC = Image.Resampling.BICUBIC
-_MAX_RESIZED = (
-    2**26
-)  # pixels of a resized image before its center crop; exceeded from an aspect ratio of 1,300:1
+# Pixels of a resized image before its center crop; exceeded from an aspect ratio of 1,300:1.
+_MAX_RESIZED = 2**26
 
 
 @dataclass(frozen=True, slots=True)
