@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,9 @@ class ImageFacts:
     @classmethod
     def from_counts(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
         """From counts of formats and of (width, height)."""
-        commonest, n_small = dict[str, int](), 0
-        for (width, height), count in sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True):
-            if len(commonest) < _SHOWN:
-                commonest[f"{width} x {height}"] = count
-            n_small += count * (min(width, height) < _SMALL)
+        ordered = sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))
+        commonest = {f"{width} x {height}": count for (width, height), count in ordered[:_SHOWN]}
+        n_small = sum(count for size, count in ordered if min(size) < _SMALL)
         return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
 
     @property
