@@ -29,7 +29,6 @@ _FLOAT32_SHARE = 4  # 1/4 for a float32 copy of float16 features
 _HELD_SHARE = 2  # 1/2 for an array in memory
 _TILE_BYTES_MAX = 256 * 2**20
 _GPU_TILE_SHARE, _GPU_TILE_BYTES_MAX = 8, 2**30  # kernels should run long
-_CHUNK_ELEMENTS = 2**22
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -179,14 +178,12 @@ def copy_of(rows: Tensor) -> Tensor:
 
 def part_of(rows: Tensor, index: Tensor) -> Tensor:
     """A copy of the rows at `index` (p,) of (n, d), in memory or in a mapped file."""
+    import torch
+
     if rows.device.type != "cpu":
         return rows[index]
     out = empty_rows(len(index), rows.shape[1], rows.dtype)
-    step = max(1, _CHUNK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(index), step):
-        chunk = slice(start, start + step)
-        out[chunk] = rows[index[chunk]]
-    return out
+    return torch.index_select(rows, 0, index, out=out)
 
 
 def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
@@ -209,10 +206,8 @@ def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
         return torch.from_numpy(features if features.flags.writeable else np.asarray(_Writable(features)))
     rows = empty_rows(n, d, torch.float16 if keeps_half else torch.float32)
     target: Any = rows if is_tensor else rows.numpy()
-    step = max(1, _CHUNK_ELEMENTS // max(1, d))
     with np.errstate(all="ignore"):
-        for start in range(0, n, step):
-            target[start : start + step] = features[start : start + step]
+        target[:] = features
     return rows
 
 
