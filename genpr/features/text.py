@@ -158,8 +158,7 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, text
         text = short(texts[int(is_finite.int().argmin())])
         raise FeatureError(f"{encoder.name} returned NaN or infinity for {text!r}", code="non-finite")
     for rows, name_of in ((features.features, features.name_of), (vectors, texts.__getitem__)):
-        blocks = range(0, max(1, len(rows)), _ROWS)
-        is_zero = torch.cat([~rows[start : start + _ROWS].any(dim=1) for start in blocks])
+        is_zero = torch.cat([~block.any(dim=1) for block in torch.split(rows, _ROWS)])
         if is_zero.any():
             first = short(name_of(int(is_zero.int().argmax())))
             count = f"{int(is_zero.sum()):,} of {len(rows):,}"
