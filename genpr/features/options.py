@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from genpr.errors import UsageError
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
@@ -73,8 +73,7 @@ def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callab
 
     def show(target: F) -> F:
         shown = [each for each in option_fields(record) if each.name not in without]
-        is_class = isinstance(target, type)
-        function: Any = vars(target)["__init__"] if is_class else target
+        function: Any = vars(target)["__init__"] if isinstance(target, type) else target
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -82,12 +81,9 @@ def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callab
             inspect.Parameter(each.name, kind, default=each.default, annotation=each.type) for each in shown
         ]
         function.__signature__ = signature.replace(parameters=[*own, *more])
-        changed: Any = target if is_class else function
-        if is_class:
-            changed.__init__ = function
         if target.__doc__ is not None:
-            changed.__doc__ = _with_fields(target.__doc__, shown)
-        return cast("F", changed)
+            target.__doc__ = _with_fields(target.__doc__, shown)
+        return target
 
     return show
 
