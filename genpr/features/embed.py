@@ -440,8 +440,8 @@ def _embed_batches(batches: Iterable[tuple[ExtractorRun, list[_Row]]], runs: Seq
                     features = partial(run.embed, batch)
                 elif run.runs_in_threads:
                     features = pool.submit(run.embed, batch).result
-                else:
-                    features = partial(run.embed_alone, batch, own)
+                else:  # in this thread, with the number of threads that is used without a pool
+                    features = partial(torch_threads(own)(run.embed), batch)
             except Exception:
                 store_all_but(0)
                 raise
@@ -477,9 +477,7 @@ class ExtractorRun:
         self, extractor: DescribedExtractor, cache: Cache | None, batch_size: int, rows: int = 1024
     ) -> None:
         self.extractor, self.cache = extractor, cache
-        self.device = (
-            extractor.device if isinstance(extractor, NetworkExtractor) else extractor_device(extractor)
-        )
+        self.device = extractor_device(extractor)
         largest = BLOCK  # more images are never in one batch
         if isinstance(extractor, NetworkExtractor) and self.device.type == "cpu":
             largest = extractor.most_on_cpu
@@ -491,9 +489,8 @@ class ExtractorRun:
         if isinstance(extractor, PreparingExtractor):
             self._run = extractor.forward
             prepare: Preparation = partial(_prepare, extractor)
-            is_portable = False
-            if isinstance(extractor, NetworkExtractor):
-                prepare, is_portable = extractor.rule.prepare, True
+            if is_portable := isinstance(extractor, NetworkExtractor):
+                prepare = extractor.rule.prepare
             if getattr(extractor, "prepares_on_device", False) is True:
                 self._prepare = prepare
             else:
@@ -546,11 +543,6 @@ class ExtractorRun:
             pairs = zip(features, images, strict=True)
             known = [CachedImage(row, image.flags, image.size) for row, image in pairs]
             self.cache.add([image.identity for image in images], known)
-
-    def embed_alone(self, batch: Sequence[_Row], threads: int) -> Tensor:
-        """Embed in the calling thread, with the number of torch threads that is used without a pool."""
-        with torch_threads(threads):
-            return self.embed(batch)
 
     def issue(self, batch: list[_Row]) -> Callable[[], Tensor]:
         """Queue a batch on a CUDA device and return a function that waits for its features."""
