@@ -127,7 +127,7 @@ def embed_source(
             elif not run.is_on_gpu:
                 stack.enter_context(reused_memory)
         if share is not None:
-            _check_extractors_of_ranks(runs, [extractor.info for extractor, _ in extractors], share, policy)
+            _check_extractors_of_ranks(runs, share, policy)
         items = enumerate(source) if share is None else share
         readers, processes = [run.reader for run in runs], _processes(source, runs, rows, workers)
         images = stack.enter_context(closing(read_ahead(items, readers, policy, processes=processes)))
@@ -145,13 +145,13 @@ def embed_source(
     if share is not None:
         share.check_visited()
     sets = list[FeatureSet]()
-    for run, (extractor, _) in zip(runs, extractors, strict=True):
+    for run in runs:
         embedded = run.embedded if share is None else run.embedded.of_all(communicator, share.names)
         if embedded.bad:
-            bad, n = list(embedded.bad.values()), embedded.n + len(embedded.bad)
+            bad, n = list(embedded.bad.values()), len(embedded.names) + len(embedded.bad)
             n = source.total if isinstance(source, ShardSource) else n
             (bad_images or BadImagePolicy()).check(bad, total=n, source=source.name)
-        features = embedded.feature_set(source.name, extractor.info)
+        features = embedded.feature_set(source.name, run.extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started
         if policy.bands == "all":
             decoder["n_bands"] = _same_bands(communicator, run.bands, source.name)
@@ -260,10 +260,9 @@ def _content(item: Item) -> str:
         return error.code
 
 
-def _check_extractors_of_ranks(
-    runs: Sequence[ExtractorRun], infos: Sequence[ExtractorInfo], share: RankShare, policy: DecodePolicy
-) -> None:
+def _check_extractors_of_ranks(runs: Sequence[ExtractorRun], share: RankShare, policy: DecodePolicy) -> None:
     """Raise an error if other ranks embed in another way, such as a few of the compared images."""
+    infos = [run.extractor.info for run in runs]
     own: dict[str, Any] = {f"extractor {number}": info.name for number, info in enumerate(infos, 1)}
     own |= {f"{key} of {info.name}": getattr(info, key) for info in infos for key in _IDENTITY}
     own |= {"batch_size": runs[0].requested, **decoder_versions(), **policy.choices}
@@ -298,7 +297,6 @@ class EmbeddedImages:
     """
 
     features: Tensor
-    n: int = 0
     names: list[str] = field(default_factory=list)
     counts: Counter[int] = field(default_factory=Counter)
     identities: bytearray = field(default_factory=bytearray)
@@ -313,7 +311,7 @@ class EmbeddedImages:
         if image.error is not None:
             self.bad[image.position] = image.error
             return -1
-        row, self.n = self.n, self.n + 1
+        row = len(self.names)
         self.names.append(image.name)
         self.counts[image.position // BLOCK] += 1
         self.identities += image.identity
@@ -322,7 +320,7 @@ class EmbeddedImages:
             self.formats[image.format] += 1
         if image.size is not None:
             self.sizes[image.size] += 1
-        if self.n > len(self.features):
+        if row == len(self.features):
             n, dim = self.features.shape
             more = empty_rows(2 * n, dim, torch.float32)
             more[:n] = self.features
@@ -348,8 +346,7 @@ class EmbeddedImages:
         errors = sorted(entry for each in records for entry in each["bad"])
         bad = {position: ImageError(text, code=code, path=path) for position, code, text, path in errors}
         return EmbeddedImages(
-            features=_in_order(self.features[: self.n], counts, communicator),
-            n=sum(counts.values()),
+            features=_in_order(self.features[: len(self.names)], counts, communicator),
             names=[name for position, name in enumerate(names) if position not in bad],
             counts=Counter(counts),
             identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
@@ -362,8 +359,9 @@ class EmbeddedImages:
 
     def feature_set(self, source: str, info: ExtractorInfo | None) -> FeatureSet:
         """All rows as a feature set."""
+        n = len(self.names)
         return FeatureSet(
-            features=self.features[: self.n],
+            features=self.features[:n],
             source=source,
             extractor=info,
             names=tuple(self.names),
@@ -372,7 +370,7 @@ class EmbeddedImages:
             facts=ImageFacts.from_counts(self.formats, self.sizes),
             sizes=self.sizes,
             skipped=tuple(self.bad.values()),
-            n_embedded=self.n - self.n_cached,
+            n_embedded=n - self.n_cached,
             n_cached=self.n_cached,
         )
 
