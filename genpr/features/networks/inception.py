@@ -25,12 +25,9 @@ from torchvision.models.inception import (
     InceptionE,
 )
 
-from genpr.features.networks.network import InputRule, NetworkExtractor
-from genpr.features.registry import BUILT_IN, ExtractorName
-from genpr.features.resize import find_rule
+from genpr.features.networks.network import NetworkExtractor, built_in
+from genpr.features.registry import ExtractorName
 from genpr.features.weights import Weights
-
-SIZE = 299
 
 
 def _mean_pool(x: Tensor) -> Tensor:
@@ -133,9 +130,6 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     for module in network.eval().modules():
         if isinstance(module, BasicConv2d):  # saves one pass over its output, and changes only the rounding
             module.conv, module.bn = fuse_conv_bn_eval(module.conv, module.bn), nn.Identity()
-    resize = names[0].resize or "tf1-bilinear"
     # pytorch-fid maps 0..255 to -1..1 exactly; all others subtract 128 and divide by 128.
-    middle = 127.5 if resize == "torch-bilinear" else 128.0
-    rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3)
-    dims = [BUILT_IN[name.base].dim for name in names]
-    return NetworkExtractor(network, names, dims, rule=rule, weights=weights, device=device)
+    middle = (127.5 if names[0].resize == "torch-bilinear" else 128.0,) * 3
+    return built_in(network, names, weights=weights, device=device, mean=middle, std=middle)

@@ -134,17 +134,18 @@ class NetworkExtractor:
 
 def built_in(
     network: nn.Module,
-    name: ExtractorName,
+    names: Sequence[ExtractorName],
     *,
     weights: Weights | None,
     device: torch.device,
     mean: Color = IMAGENET_MEAN,
     std: Color = IMAGENET_STD,
 ) -> NetworkExtractor:
-    """A built-in extractor of one layer, with its published resize rule unless the name has another."""
-    known = BUILT_IN[name.base]
-    rule = InputRule(find_rule(name.resize or known.resize), known.side, mean, std)
-    return NetworkExtractor(network, [name], [known.dim], rule=rule, weights=weights, device=device)
+    """A built-in extractor of one or several layers, with its published resize rule unless the names have another."""
+    known = BUILT_IN[names[0].base]
+    rule = InputRule(find_rule(names[0].resize or known.resize), known.side, mean, std)
+    dims = [BUILT_IN[name.base].dim for name in names]
+    return NetworkExtractor(network, names, dims, rule=rule, weights=weights, device=device)
 
 
 def misfit(name: str, error: Exception) -> WeightsError:

@@ -68,7 +68,7 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     (name,) = names
     if name.base in _DINOV2:
         network = dinov2(_DINOV2[name.base], weights.tensors, side=BUILT_IN[name.base].side)
-        return built_in(network, name, weights=weights, device=device)
+        return built_in(network, names, weights=weights, device=device)
     model, state = name.base.partition(":")[2], weights.tensors
     if name.base in BUILT_IN:
         model, state = _LITE0, _named_by_timm(state)

@@ -22,9 +22,8 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     """4096 features of a square of 224 pixels."""
     from torchvision.models import vgg16
 
-    (name,) = names
     with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network: nn.Module = vgg16(weights=None, init_weights=False)
     network.load_state_dict(weights.tensors, strict=True, assign=True)
     network.classifier = nn.Sequential(*list(network.get_submodule("classifier").children())[:5])
-    return built_in(network, name, weights=weights, device=device)
+    return built_in(network, names, weights=weights, device=device)

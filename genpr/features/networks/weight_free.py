@@ -130,7 +130,7 @@ def build(_weights: None, *, names: Sequence[ExtractorName], device: torch.devic
     (name,) = names
     rule = InputRule(_RESIZE, _SIZE, mean=(0.0,) * 3, std=(255.0,) * 3)
     if name.base == "pixels":
-        return built_in(nn.Flatten(), name, weights=None, device=device, mean=rule.mean, std=rule.std)
+        return built_in(nn.Flatten(), names, weights=None, device=device, mean=rule.mean, std=rule.std)
     if name != ExtractorName("gabor"):
         raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
     dims = [BUILT_IN["gabor"].dim]
