@@ -271,19 +271,11 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
     """The built-in extractors, then the families of models."""
     listed = []
     for name, known in BUILT_IN.items():
-        file = known.weights
-        listed.append(
-            ExtractorSummary(
-                name,
-                known.dim,
-                f"{known.resize}-{known.side}",
-                file.name if file else None,
-                file.license if file else None,
-                cached=file is None or cached_path(file) is not None,
-                comparable=known.comparable,
-                layer=known.layer,
-            )
-        )
+        file, resize = known.weights, f"{known.resize}-{known.side}"
+        weights, terms = (file.name, file.license) if file else (None, None)
+        cached = file is None or cached_path(file) is not None
+        facts: dict[str, Any] = {"cached": cached, "comparable": known.comparable, "layer": known.layer}
+        listed.append(ExtractorSummary(name, known.dim, resize, weights, terms, **facts))
     families = {"timm:MODEL": "pooled features", "open_clip:MODEL:PRETRAINED": "image embedding"}
     for name, layer in families.items():
         unknown = (None,) * 5
