@@ -28,7 +28,7 @@ from genpr.errors import DataError, GenprError, ResourceError
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import decoder_versions
 from genpr.images.loading import CachedImage
-from genpr.images.policy import FLAGS, DecodePolicy
+from genpr.images.policy import DEFAULTS, FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
 from genpr.runtime import is_owned_by_user, private_folder
 from genpr.storage import load_tensors, opened_tensors, replace_file, save_tensors, tensors_sha256
@@ -65,9 +65,8 @@ class FeatureCache:
     """
 
     def __init__(
-        self, root: Path, info: ExtractorInfo, device_type: str, *, policy: DecodePolicy | None = None
+        self, root: Path, info: ExtractorInfo, device_type: str, *, policy: DecodePolicy = DEFAULTS
     ) -> None:
-        policy = policy or DecodePolicy()
         key = {
             "feature_version": FEATURE_VERSION,
             "extractor": info.name,
