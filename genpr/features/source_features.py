@@ -387,9 +387,7 @@ def _embedded(
         if not together or is_one_shot or not (is_out_of_memory(error) and is_single):
             raise
     else:
-        if notices:
-            sets = {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
-        return sets
+        return {key: replace(each, notices=(*each.notices, *notices)) for key, each in sets.items()}
     torch.cuda.empty_cache()  # the error no longer references memory here
     one_by_one = (_embedded(embedder, opened, role, [group], limit) for group in groups)
     return {key: each for sets in one_by_one for key, each in sets.items()}
