@@ -190,24 +190,20 @@ def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
     """(n, d) as contiguous float32, without a copy if possible, in a mapped file if too large for memory."""
     import torch
 
-    is_tensor = isinstance(features, torch.Tensor)
-    if isinstance(features, torch.Tensor):
-        if features.dtype == torch.float32 and features.is_contiguous():
-            return features
-        if features.device.type != "cpu":
-            return features.to(torch.float32).contiguous()
+    if isinstance(features, torch.Tensor) and features.device.type != "cpu":
+        return features.to(torch.float32).contiguous()
     n, d = features.shape
-    is_large = n * d * 4 > free_memory() // _FLOAT32_SHARE
-    keeps_half = is_large and features.dtype in (torch.float16, np.float16)
+    is_half = features.dtype in (torch.float16, np.float16)
+    keeps_half = is_half and n * d * 4 > free_memory() // _FLOAT32_SHARE
+    kept = torch.float16 if keeps_half else torch.float32
     if isinstance(features, torch.Tensor):
-        if keeps_half and features.is_contiguous():
-            return features
-    elif features.dtype == (np.float16 if keeps_half else np.float32) and features.flags.c_contiguous:
+        is_kept = features.dtype == kept and features.is_contiguous()
+        return features if is_kept else empty_rows(n, d, kept).copy_(features)
+    if features.dtype == (np.float16 if keeps_half else np.float32) and features.flags.c_contiguous:
         return torch.from_numpy(features if features.flags.writeable else np.asarray(_Writable(features)))
-    rows = empty_rows(n, d, torch.float16 if keeps_half else torch.float32)
-    target: Any = rows if is_tensor else rows.numpy()
+    rows = empty_rows(n, d, kept)
     with np.errstate(all="ignore"):
-        target[:] = features
+        rows.numpy()[:] = features
     return rows
 
 
