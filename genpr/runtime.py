@@ -284,9 +284,7 @@ def is_offline(offline: bool = False) -> bool:
 
 def cache_root() -> Path:
     """Folder for features and weights: GENPR_CACHE, else XDG_CACHE_HOME/genpr, else ~/.cache/genpr."""
-    if explicit := os.environ.get("GENPR_CACHE"):
-        return expand_user(explicit)
-    return user_cache() / "genpr"
+    return expand_user(os.environ.get("GENPR_CACHE") or user_cache() / "genpr")
 
 
 def user_cache() -> Path:
