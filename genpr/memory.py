@@ -132,9 +132,7 @@ ALWAYS_HELD = 2**26
 
 def fits(count: int, device: torch.device | None = None) -> bool:
     """Whether `count` bytes can be held while a set is in use, on `device` or by default in host memory."""
-    if count <= ALWAYS_HELD:
-        return True
-    return count <= free_memory(device) // _HELD_SHARE
+    return count <= ALWAYS_HELD or count <= free_memory(device) // _HELD_SHARE
 
 
 def tile_budget(device: torch.device) -> int:
