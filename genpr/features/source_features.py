@@ -249,8 +249,7 @@ def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 
 def check_options_of_ranks(options: EmbedOptions) -> None:
     """Raise an error if other ranks have other options or another version of genpr ("ranks-differ")."""
-    if not current_communicator().is_single_process:
-        current_communicator().check_same({"genpr": __version__, **shared_options(options)}, "options")
+    current_communicator().check_same({"genpr": __version__, **shared_options(options)}, "options")
 
 
 _Found = TypeVar("_Found")
