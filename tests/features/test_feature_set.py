@@ -1,5 +1,6 @@
 """Feature files contain their provenance, and arrays of other programs can be loaded."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 import genpr
 from genpr.errors import DataError, FeatureError, ImageError
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet, load_features, save_features
+from genpr.features.feature_set import FeatureSet, ImageFacts, load_features, save_features
 
 INFO = ExtractorInfo(
     name="gabor", dim=3, resize="r", weights_sha256="ab" * 32, comparable=False, cache_key="cd" * 32
@@ -42,6 +43,12 @@ def test_feature_set_round_trips(tmp_path, as_path):
         ("c.png", "image-corrupt", "cut short")
     ]
     assert (loaded.n_embedded, loaded.n_cached) == (0, 0)
+
+
+def test_sizes_are_listed_by_count_and_equally_frequent_ones_by_width():
+    counts = Counter({(9, 1): 1, (640, 480): 2, (10, 1): 2, (2, 99): 1})
+    facts = ImageFacts.from_counts(Counter(), counts)
+    assert list(facts.sizes.items()) == [("10 x 1", 2), ("640 x 480", 2), ("2 x 99", 1), ("9 x 1", 1)]
 
 
 def test_select_keeps_rows_names_and_identities_together():
