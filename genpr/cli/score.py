@@ -22,13 +22,13 @@ from genpr.cli.options import (
 )
 from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
-from genpr.evaluation.panel import PanelResult, panel_choices, score_choices
+from genpr.evaluation.panel import panel_choices, score_choices
 from genpr.evaluation.plan import with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import option_fields
 
 if TYPE_CHECKING:
-    from genpr.evaluation.evaluator import ImageValues, Scored
+    from genpr.evaluation.evaluator import ImageValues
 
 _FIELDS = {each.name: each for each in option_fields(ScoreOptions)}
 
@@ -82,7 +82,7 @@ def command(
             raise click.UsageError(
                 "a panel (several --extractor, or protocol fdr6 or mind6) needs a single --protocol, and no --labels, --per-class or --csv"
             )
-        return _score_panel(real, fake, panel_choices(extractors or None, options), options, output)
+        return _score_panel(real, fake, panel_choices(extractors or None, options), output)
     options = replace(options, extractor=extractors[0] if extractors else None, labels=labels.chosen())
     choices, classes = [replace(options, protocol=name) for name in protocols], labels.classes()
     if len(protocols) > 1 and (classes is not None or output.html or output.table):
@@ -98,12 +98,9 @@ def command(
 
     # A table needs values of single images; a page is written without them if there are none.
     images: ImageValues = "required" if output.table else "if possible" if output.html else "none"
-
-    def scores(options: ScoreOptions) -> list[Scored]:
-        watched = [replace(each, progress=options.progress) for each in choices]
-        return score_with(real, fake, watched, images=images, classes=classes)
-
-    scored = output.run(scores, options=options)
+    with progress_bars(quiet=output.quiet) as progress:
+        watched = [replace(each, progress=progress) for each in choices]
+        scored = score_with(real, fake, watched, images=images, classes=classes)
     if not rank_zero_only():
         return 0
     results, by_class, evidence = [each.result for each in scored], scored[0].classes, scored[0].images
@@ -135,11 +132,7 @@ def command(
 
 
 def _score_panel(
-    real: str,
-    fake: str,
-    choices: Mapping[str | None, ScoreOptions],
-    options: ScoreOptions,
-    output: ScoreOutput,
+    real: str, fake: str, choices: Mapping[str | None, ScoreOptions], output: ScoreOutput
 ) -> int:
     """Score by several extractors."""
     output.check(computed_metrics(*choices.values()))
@@ -149,11 +142,9 @@ def _score_panel(
     from genpr.report.compare_page import panel_report
     from genpr.report.compare_tables import panel_text
 
-    def scores(options: ScoreOptions) -> PanelResult:
-        watched = {name: replace(each, progress=options.progress) for name, each in choices.items()}
-        return score_choices(real, fake, watched)
-
-    panel = output.run(scores, options=options)
+    with progress_bars(quiet=output.quiet) as progress:
+        watched = {name: replace(each, progress=progress) for name, each in choices.items()}
+        panel = score_choices(real, fake, watched)
     if not rank_zero_only():
         return 0
     text = panel.to_json() if output.as_json else panel_text(panel)
