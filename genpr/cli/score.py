@@ -108,16 +108,11 @@ def command(
     def page() -> str:
         if evidence is None:
             return html_report(results[0], classes=by_class)
-        of_classes: dict[str, Any] = (
-            {name: classes[name] for name in ("real_labels", "fake_labels")} if classes else {}
-        )
+        names = ("real_labels", "fake_labels") if labels.per_class else ()
+        how: dict[str, Any] = {name: getattr(labels, name) for name in names}
+        how |= {"policy": options.decoding, "device": results[0].device}
         with progress_bars(quiet=output.quiet) as progress:
-            how: dict[str, Any] = {
-                "policy": options.decoding,
-                "device": results[0].device,
-                "progress": progress,
-            }
-            return evidence_report(evidence, real, fake, **of_classes, **how)
+            return evidence_report(evidence, real, fake, progress=progress, **how)
 
     if not output.as_json:
         text = "\n\n".join(result_text(each, by_class) for each in results)
