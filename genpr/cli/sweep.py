@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.checkpoints.options import parse_numbers
-from genpr.cli.console import print_stderr
+from genpr.cli.console import print_stderr, progress_bars
 from genpr.cli.options import (
     INPUT,
     SHARED_WITH_SCORE,
@@ -28,7 +28,6 @@ from genpr.features.options import keywords_of, option
 from genpr.report.files import check_sweep
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.sweep import Sweep
     from genpr.evaluation.result import Result
 
 
@@ -116,18 +115,16 @@ def command(
         values = f"precision {result['precision']:.4f}, recall {result['recall']:.4f}"
         output.note(f"{axis} = {setting:g}: {values} ({done} of {total})")
 
-    def swept(options: ScoreOptions) -> Sweep:
+    with progress_bars(quiet=output.quiet) as progress:
         if flags.generator is not None:  # its errors are reported before the reals are embedded
             loaded = load_generator(flags.generator, flags.checkpoint, device=options.device)
-        evaluator = Evaluator(real, **keywords_of(options))
+        evaluator = Evaluator(real, **keywords_of(replace(options, progress=progress)))
         objective.check(evaluator.metrics)
         sources: Mapping[float, object] = dict(points)
         if flags.generator is not None:
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **flags.sampling(options))
             sources = {setting: sampler.images(setting) for setting in settings}
-        return sweep(evaluator, sources, axis=axis, folder=folder, progress=print_setting)
-
-    found = output.run(swept, options=options)
+        found = sweep(evaluator, sources, axis=axis, folder=folder, progress=print_setting)
     names = {each.setting: f"{axis}={each.setting:.12g}" for each in found.points}
     results = {names[each.setting]: each.result for each in found.points}
 
