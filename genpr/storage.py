@@ -19,7 +19,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -353,12 +353,8 @@ def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         made: Any = kind
-        known = [
-            field
-            for field in fields(kind)
-            if field.name in record or (field.default is MISSING and field.default_factory is MISSING)
-        ]
-        return made(**{field.name: from_dict(hints[field.name], record[field.name]) for field in known})
+        known = [field.name for field in fields(kind) if field.name in record]
+        return made(**{name: from_dict(hints[name], record[name]) for name in known})
     if origin is Literal:
         if record not in get_args(kind):
             raise TypeError(f"{record!r} is not one of {get_args(kind)}")
