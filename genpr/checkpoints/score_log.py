@@ -18,7 +18,7 @@ from genpr.checkpoints.options import named_by_code
 from genpr.checkpoints.rank import number_of
 from genpr.errors import DataError, UsageError
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
-from genpr.metrics.f_beta import f1_of
+from genpr.metrics.f_beta import with_f1
 from genpr.metrics.registry import check_value
 from genpr.storage import (
     check_place,
@@ -225,15 +225,13 @@ def scored_record(
 ) -> dict[str, Any]:
     """The line of one score; apart from times, it depends only on the images and the options."""
     known = result.metrics.items()
-    metrics = {name: metric.value for name, metric in known}
-    f1 = f1_of(metrics)
     warnings = [item.code for item in result.notices if item.level == "warning"]
     checkpoint = drawn_by and {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")}
     return {
         "schema": SCHEMA,
         "name": name,
         "status": "scored",
-        "metrics": metrics if f1 is None else {**metrics, "f1": f1},
+        "metrics": with_f1({name: metric.value for name, metric in known}),
         "intervals": {name: list(metric.interval) for name, metric in known if metric.interval is not None},
         "nulls": {name: metric.null for name, metric in known if metric.null is not None},
         "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_CACHE_WARNINGS)],

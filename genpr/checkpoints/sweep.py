@@ -27,7 +27,7 @@ from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.images.paths import paths_of
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
-from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.f_beta import F_SCORE_METRICS, with_f1
 from genpr.storage import (
     check_outside,
     exclusive_lock,
@@ -50,8 +50,7 @@ class SweepPoint:
     @property
     def values(self) -> dict[str, float]:
         """By metric, with "f1" of precision and recall."""
-        values = {name: each.value for name, each in self.result.metrics.items()}
-        return values | {"f1": number_of("f1").value(self.result)}
+        return with_f1({name: each.value for name, each in self.result.metrics.items()})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from genpr.errors import get_named, printable
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
-from genpr.metrics.f_beta import F_SCORE_METRICS, f1_of
+from genpr.metrics.f_beta import F_SCORE_METRICS, with_f1
 from genpr.metrics.metric import Control, MetricValue, family_of, plain_name
 from genpr.metrics.registry import ALL_METRICS, BALLS, check_interval, check_value
 from genpr.notices import Notice
@@ -446,10 +446,8 @@ class Result:
         Returns:
             Every metric; and where precision and recall are among them, their harmonic mean as `genpr/f1`.
         """
-        flat = {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
-        f1 = f1_of({name: metric.value for name, metric in self.metrics.items()})
-        if f1 is not None:
-            flat["genpr/f1"] = f1
+        values = with_f1({name: metric.value for name, metric in self.metrics.items()})
+        flat = {f"genpr/{name}": value for name, value in values.items()}
         for name, metric in self.metrics.items() if intervals else ():
             if metric.interval is not None:
                 flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"] = metric.interval

@@ -47,11 +47,11 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
     return (1 + weight) * precision * recall / (weight * precision + recall)
 
 
-def f1_of(values: Mapping[str, float]) -> float | None:
-    """The F-score with beta = 1 of metric values by name; None unless precision and recall are among them."""
+def with_f1(values: Mapping[str, float]) -> dict[str, float]:
+    """Metric values by name, and their F-score with beta = 1 as "f1" if precision and recall are among them."""
     if not values.keys() >= {*F_SCORE_METRICS}:
-        return None
-    return f_beta(*(values[name] for name in F_SCORE_METRICS))
+        return {**values}
+    return {**values, "f1": f_beta(*(values[name] for name in F_SCORE_METRICS))}
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:
