@@ -121,10 +121,8 @@ def check_features(features: object, name: str) -> Tensor:
         if some.numel() and not math.isfinite(float(some.amax().double() - some.amin())):
             bad = ~some.isfinite()
             row, column = bad.nonzero()[0].tolist()
-            value, at = (
-                original[start + row, column].item(),
-                f"row {start + row}, column {column} (counted from 0)",
-            )
+            value = original[start + row, column].item()
+            at = f"row {start + row}, column {column} (counted from 0)"
             text = f"{name} features must be finite in float32, in which genpr computes, but {value} in {at} is not"
             raise FeatureError(text, code="non-finite")
     return converted
