@@ -110,10 +110,9 @@ def load_generator(
             if path.is_file():
                 digest = sha256_of_file(path)
             else:
-                files = {
-                    file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()
-                }
-                content = [f"{name}\0{sha256_of_file(files[name])}" for name in sorted(files)]
+                files = (each for each in path.rglob("*") if each.is_file())
+                names = sorted(each.relative_to(path).as_posix() for each in files)
+                content = [f"{name}\0{sha256_of_file(path / name)}" for name in names]
                 digest = hashlib.sha256("\n".join(content).encode()).hexdigest()
         except OSError as error:
             text = f"cannot read the checkpoint {path} ({error.strerror})"
