@@ -83,8 +83,7 @@ def score_entities(
     """
     started = time.perf_counter()
     closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
-    names = CanonicalNames(closed)
-    expectations = read_expectations(expected, names, closed, exclude)
+    expectations = read_expectations(expected, closed, exclude)
     rows, ids, origin = _read_records(found, _FOUND, _OF_IMAGES)
     if (ids is not None) != expectations.has_ids:
         message = (
@@ -99,9 +98,9 @@ def score_entities(
     codes = Counter[str]()
     for expectation, row in zip(expectations.rows, filter(None, answers), strict=True):
         given = row.values.get("found", row.values.get("answer"))
-        answer = _read(row, given, lambda name: normalize_name(name) in names)
+        answer = _read(row, given, lambda name: normalize_name(name) in expectations.names)
         if isinstance(answer, Answer):
-            canonical.append(names.match(answer.entities))
+            canonical.append(expectations.names.match(answer.entities))
         else:
             canonical.append(None)
             codes[answer.code] += 1
@@ -241,6 +240,7 @@ class Expectations:
     """The expected entities of all images."""
 
     rows: tuple[Expectation, ...]
+    names: CanonicalNames  # of the vocabulary, and of all expected entities
     has_ids: bool
     origin: str  # for messages
     from_prompts: bool  # whether entities were found in prompts
@@ -254,7 +254,6 @@ class Expectations:
 
 def read_expectations(
     source: object,
-    names: CanonicalNames,
     vocabulary: Vocabulary | None,
     exclude: Words | None = None,
     *,
@@ -262,8 +261,8 @@ def read_expectations(
 ) -> Expectations:
     """Expected entities from a file, a mapping or a sequence; texts are prompts, which are searched for the vocabulary.
 
-    The expected entities are added to `names`. `exclude` must not be in any image. `closed` names the vocabulary in the
-    message about an entity that it lacks; None allows such entities.
+    `exclude` must not be in any image. `closed` names the vocabulary in the message about an entity that it lacks; None allows
+    such entities.
     """
     rows, ids, origin = _read_records(source, _EXPECTED)
     excluded_everywhere = () if exclude is None else as_vocabulary(exclude, "exclude").entities
@@ -273,7 +272,7 @@ def read_expectations(
             f"{origin} has prompts but no lists of entities; finding entities in prompts needs a vocabulary"
         )
         raise UsageError(message, code="no-vocabulary")
-    found = []
+    found, names = [], CanonicalNames(vocabulary)
     for name, row in zip(ids or [f"[{i}]" for i in range(len(rows))], rows, strict=True):
         try:
             required = names.register(_expected_in(row, vocabulary if from_prompts else None))
@@ -286,7 +285,7 @@ def read_expectations(
         excluded = names.register([*excluded_everywhere, *forbidden])
         group = str(row.values.get("group") or row.values.get("prompt") or name)
         found.append(Expectation(name, required, excluded, group))
-    return Expectations(tuple(found), ids is not None, origin, from_prompts)
+    return Expectations(tuple(found), names, ids is not None, origin, from_prompts)
 
 
 def _expected_in(row: TableRow, vocabulary: Vocabulary | None) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from genpr.conditional.entity_scores import (
 )
 from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.shared import embed_matched
-from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, as_vocabulary
+from genpr.conditional.vocabulary import Vocabulary, as_vocabulary
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.notices_of_score import decoding_notices
 from genpr.evaluation.result import ClassifierSummary, EntityThreshold, Result, SideSummary
@@ -102,16 +102,14 @@ def score_entities_in_images(
         else:
             vocabulary = Vocabulary.of(model.classes, origin="<classes>")
             what = f"the {len(vocabulary):,} classes of {short(model.name, 60)}"
-        expectations = read_expectations(
-            expected, CanonicalNames(vocabulary), vocabulary, given.exclude, closed=what
-        )
+        expectations = read_expectations(expected, vocabulary, given.exclude, closed=what)
         excluded = dict.fromkeys(name for row in expectations.rows for name in row.excluded)
         if unseen := [name for name in excluded if name not in vocabulary]:
             message = f"{len(unseen):,} excluded entities ({some(unseen)}) are not in {what}, so images are not searched for them; add them"
             raise UsageError(message, code="unseen-entities")
-        names, labels = CanonicalNames(vocabulary), None
+        labels = None
         if calibration is not None:
-            labels = read_expectations(given.calibrate_expected, names, vocabulary, closed=None)
+            labels = read_expectations(given.calibrate_expected, vocabulary, closed=None)
         elif model.classes is None:
             message = f"cosine similarities of {model.name} have no default threshold; give labeled (preferably real) images "
             message += "with --calibrate-on and --calibrate-expected"
