@@ -190,10 +190,7 @@ def _rank(
 ) -> tuple[PoolRanking, PoolRanking, MetricValue, list[ImageRank]]:
     """Rankings of texts by each image, and of images by the text of each pair of image and text; the CLIPScore; ranks."""
     images = features.features.float()
-    report = None if options.progress is None else partial(options.progress, "ranking")
-    rank = partial(
-        rank_pools, distractors=options.distractors, seed=options.seed, device=on.device, progress=report
-    )
+    rank = partial(rank_pools, options=options, device=on.device)
     units = assignment.unit_of_image, assignment.unit_of_text
     by_image = rank(images, vectors, assignment.of_image, units)
     image, text = assignment.pairs

@@ -6,14 +6,16 @@ Connected images and texts form a unit and never compete. Intervals resample uni
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.conditional.options import AlignOptions
 from genpr.conditional.prompts import Captions
 from genpr.evaluation.result import Misranked
 from genpr.metrics.metric import MetricValue
@@ -128,11 +130,8 @@ def rank_pools(
     candidates: Tensor,
     relevant: Sequence[Sequence[int]],
     units: tuple[Counts, Counts],
-    *,
-    distractors: int,
-    seed: int,
+    options: AlignOptions,
     device: torch.device,
-    progress: Callable[[int, int], None] | None = None,
 ) -> PoolRanking:
     """Rank the relevant candidates of each query among `distractors` of other units, or fewer if there are fewer.
 
@@ -140,6 +139,7 @@ def rank_pools(
     """
     order = np.argsort(units[0], kind="stable")
     ordered = [relevant[row] for row in order]
+    distractors, seed = options.distractors, options.seed
     pools, count = unit_pools(ordered, units[0][order], units[1], distractors=distractors, seed=seed)
     least = count + min(map(len, ordered))
     metrics = ranking_metrics(
@@ -150,7 +150,7 @@ def rank_pools(
         groups=units[0][order].tolist(),
         seed=seed,
         device=device,
-        progress=progress,
+        progress=None if options.progress is None else partial(options.progress, "ranking"),
     )
     unordered = np.empty_like(pools)
     unordered[order] = pools
