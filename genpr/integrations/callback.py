@@ -80,12 +80,11 @@ class GeneratedBatches(Generic[Model]):
 
     generate: Generate[Model]
     model: Model
-    n: int | None
-    seed: int
-    image_range: ImageRange | None
+    options: CallbackOptions
 
     def __iter__(self) -> Iterator[Images]:
-        device, left, batches = device_of(self.model, "auto", "the model"), self.n, None
+        n, image_range = self.options.n, checked_range(self.options.image_range)
+        device, left, batches = device_of(self.model, "auto", "the model"), n, None
         for number in itertools.count():
             if left == 0:
                 return
@@ -96,7 +95,7 @@ class GeneratedBatches(Generic[Model]):
                 torch.no_grad(),
                 generator_errors("generate"),
             ):
-                seed_noise(self.seed, number)
+                seed_noise(self.options.seed, number)
                 batches = iter(self.generate(self.model)) if batches is None else batches
                 batch = next(batches, _END)
             if batch is _END:
@@ -107,12 +106,12 @@ class GeneratedBatches(Generic[Model]):
                     "batches, not one batch",
                     code="array-type",
                 )
-            taken = as_uint8(batch, self.image_range)[:left]
+            taken = as_uint8(batch, image_range)[:left]
             left = None if left is None else left - len(taken)
             yield taken
         if left:
             raise DataError(
-                f"generate returned {(self.n or 0) - left} images, but n = {self.n} are needed; return more images, or lower n",
+                f"generate returned {(n or 0) - left} images, but n = {n} are needed; return more images, or lower n",
                 code="too-few-images",
             )
 
@@ -217,10 +216,7 @@ class GenprCallback(Generic[Model]):
     def score(self, step: int, model: Model) -> dict[str, float]:
         """Score the model at any step."""
         step, chosen = _checked_step(step), self._options
-        images = GeneratedBatches(
-            self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range)
-        )
-        self.result = self._evaluator.score(images)
+        self.result = self._evaluator.score(GeneratedBatches(self._generate, model, chosen))
         warn_no_overlap(self.result)
         scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)
