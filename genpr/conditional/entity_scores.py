@@ -91,12 +91,11 @@ def score_entities(
         )
         raise DataError(message, code="ids-do-not-match", path=origin)
     table, expected_ids = values_by_id(ids, rows, origin, "answer"), [row.id for row in expectations.rows]
-    answers = table.match(expected_ids, range(len(expected_ids)), len(expected_ids))
-    table.check_complete(expected_ids, answers)
+    answers = table.match_all(expected_ids, range(len(expected_ids)), len(expected_ids))
     table.check_used(expected_ids)
     canonical, unreadable = list[tuple[str, ...] | None](), list[Unreadable]()
     codes = Counter[str]()
-    for expectation, row in zip(expectations.rows, filter(None, answers), strict=True):
+    for expectation, row in zip(expectations.rows, answers, strict=True):
         given = row.values.get("found", row.values.get("answer"))
         answer = _read(row, given, lambda name: normalize_name(name) in expectations.names)
         if isinstance(answer, Answer):

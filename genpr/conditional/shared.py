@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ def embed_matched(
     listed = image_names(opened)
     if listed is not None:
         table.check_used(listed)
-        check(_complete(table, listed, range(len(listed)), len(listed)))
+        check(table.match_all(listed, range(len(listed)), len(listed)))
     source = source_features(opened, role, embedder, [extractor], minimum=1, declared=(extractor,))
     features = source[extractor]
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
@@ -38,13 +38,7 @@ def embed_matched(
     if table.by_name is not None:
         check_distinct(features, f"{table.noun}s by name")
     features = replace(features, notices=(*features.notices, *table.order_notices(listed or names)))
-    return features, _complete(table, names, rows, total)
-
-
-def _complete(table: ImageValues[T], names: list[str], rows: Sequence[int], total: int | None) -> list[T]:
-    values = table.match(names, rows, total)
-    table.check_complete(names, values)
-    return [each for each in values if each is not None]
+    return features, table.match_all(names, rows, total)
 
 
 def text_side(source: str, what: str, *, n: int, content: str, order: str) -> SideSummary:

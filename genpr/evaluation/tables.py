@@ -296,16 +296,9 @@ class ImageValues(Generic[T]):
             )
         return [self.values[row] for row in rows]
 
-    def order_notices(self, names: Sequence[str]) -> tuple[Notice, ...]:
-        """The notice of values in order for images with these names, whose numbers have another order, if they have."""
-        pair = None if self.by_name is not None or self.from_source else unlike_numbers(names)
-        if pair is None:
-            return ()
-        facts = {"what": f"{self.noun}s of {short(self.origin, 60)}", "noun": self.noun}
-        return (notice("name-order", first=short(pair[0]), second=short(pair[1]), **facts),)
-
-    def check_complete(self, names: Sequence[str], values: Sequence[T | None]) -> None:
-        """Raise an error for images without a value ("prompts-missing")."""
+    def match_all(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[T]:
+        """The same, or an error for images without a value ("prompts-missing")."""
+        values = self.match(names, rows, total)
         missing = [name for name, value in zip(names, values, strict=True) if value is None]
         if missing:
             unused = min(set(self.by_name or ()) - set(names_like(names, self.by_name or ())), default=None)
@@ -316,6 +309,15 @@ class ImageValues(Generic[T]):
                 code=f"{self.noun}s-missing",
                 path=self.origin,
             )
+        return [value for value in values if value is not None]
+
+    def order_notices(self, names: Sequence[str]) -> tuple[Notice, ...]:
+        """The notice of values in order for images with these names, whose numbers have another order, if they have."""
+        pair = None if self.by_name is not None or self.from_source else unlike_numbers(names)
+        if pair is None:
+            return ()
+        facts = {"what": f"{self.noun}s of {short(self.origin, 60)}", "noun": self.noun}
+        return (notice("name-order", first=short(pair[0]), second=short(pair[1]), **facts),)
 
     def check_used(self, names: Sequence[str]) -> None:
         """Raise an error for values of images that are not among all `names` of the source ("prompts-unused")."""

@@ -18,8 +18,7 @@ def read(tmp_path, content, name="p.csv"):
 
 def of(prompts, names, rows=None, total=None):
     """The texts of each image; a single text is not in a list."""
-    found = prompts.match(names, rows or range(len(names)), total if total is not None else len(names))
-    prompts.check_complete(names, found)
+    found = prompts.match_all(names, rows or range(len(names)), total if total is not None else len(names))
     return [each[0] if len(each) == 1 else list(each) for each in found]
 
 
