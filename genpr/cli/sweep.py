@@ -125,8 +125,7 @@ def command(
             sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **flags.sampling(options))
             sources = {setting: sampler.images(setting) for setting in settings}
         found = sweep(evaluator, sources, axis=axis, folder=folder, progress=print_setting)
-    names = {each.setting: f"{axis}={each.setting:.12g}" for each in found.points}
-    results = {names[each.setting]: each.result for each in found.points}
+    results = {f"{axis}={each.setting:.12g}": each.result for each in found.points}
 
     def write_folder() -> None:
         if folder is not None:
