@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
+from genpr.cli.console import progress_bars
 from genpr.cli.options import SOURCE, grouped_option, refuse_given
 from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
 from genpr.evaluation.options import DIVERSITY, FAMILY, DiversityOptions, ModesOptions, ReconstructOptions
 from genpr.features.options import keywords_of, option_fields
-
-T = TypeVar("T")
 
 _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
 
@@ -33,7 +31,8 @@ def modes(real: str, fake: str, *, options: ModesOptions, every: bool, output: T
     from genpr.evaluation.modes import find_modes
     from genpr.report.score_tables import modes_table
 
-    found = output.run(_by_keywords(find_modes), real, fake, options=options)
+    with progress_bars(quiet=output.quiet) as progress:
+        found = find_modes(real, fake, **keywords_of(replace(options, progress=progress)))
     output.show(found.notices, found.to_json() if output.as_json else modes_table(found, every=every))
 
 
@@ -139,10 +138,7 @@ def entities(expected: str, found: str, *, options: EntityOptions, output: Score
     else:
         from genpr.conditional.recognition import score_entities_in_images
 
-        result = output.run(_by_keywords(score_entities_in_images), Path(expected), found, options=options)
+        with progress_bars(quiet=output.quiet) as progress:
+            given = keywords_of(replace(options, progress=progress))
+            result = score_entities_in_images(Path(expected), found, **given)
     return output.finish(result, partial(html_report, result))
-
-
-def _by_keywords(compute: Callable[..., T]) -> Callable[..., T]:
-    """A function of two sources and an option record, from one that takes the options as keywords."""
-    return lambda first, second, options: compute(first, second, **keywords_of(options))
