@@ -15,14 +15,7 @@ from genpr.conditional.parse_answers import Answer, is_none, read_entities
 from genpr.conditional.shared import text_side
 from genpr.conditional.vocabulary import CanonicalNames, Vocabulary, Words, as_vocabulary, normalize_name
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation.result import (
-    EntityRow,
-    EntitySummary,
-    Result,
-    SideSummary,
-    Unreadable,
-    package_versions,
-)
+from genpr.evaluation.result import EntitySummary, Result, SideSummary, Unreadable, package_versions
 from genpr.evaluation.tables import ImageValues, TableFormat, TableRow, read_records, values_by_id
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.entities import entity_set_metrics
@@ -173,7 +166,7 @@ def entity_result(
         notices=tuple(notices),
         entities=EntitySummary(
             n_answers=metrics.n,
-            rows=tuple(EntityRow(*row) for row in metrics.entities),
+            rows=metrics.entities,
             undefined=tuple((f"entity.{each}", why) for each, why in metrics.undefined.items()),
             vocabulary=None if closed is None else len(closed),
             **summary,

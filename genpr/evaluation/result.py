@@ -20,7 +20,7 @@ from genpr.errors import get_named, printable
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
 from genpr.metrics.f_beta import F_SCORE_METRICS, with_f1
-from genpr.metrics.metric import Control, MetricValue, family_of, plain_name
+from genpr.metrics.metric import Control, EntityRow, MetricValue, family_of, plain_name
 from genpr.metrics.registry import ALL_METRICS, BALLS, check_interval, check_value
 from genpr.notices import Notice
 from genpr.storage import from_dict
@@ -232,16 +232,6 @@ class AlignmentSummary:
     prefix: str = ""  # prefix of every prompt
     tokenizer: str = "unknown"
     context: int | None = None  # maximum number of tokens of a prompt; None if unknown
-
-
-@dataclass(frozen=True)
-class EntityRow:
-    """One entity over all images."""
-
-    entity: str  # its canonical name
-    n_expected: int  # images in which it is expected
-    n_found: int  # images in which it is expected and found
-    n_false: int | None  # images in which it is found but not expected; None without a vocabulary
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +30,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, get_named, short
-from genpr.metrics.metric import MetricValue
+from genpr.metrics.metric import EntityRow, MetricValue
 from genpr.metrics.uncertainty import (
     MIN_UNITS,
     effective_size,
@@ -54,15 +53,6 @@ Ratio = tuple[Tensor, Tensor] | tuple[csr_array, csr_array]
 """Numerators and denominators: numbers of images (n,), which are pooled, or (images, entities), whose ratios are averaged over entities."""
 
 
-class EntityCount(NamedTuple):
-    """One entity over all images with a readable answer."""
-
-    entity: str
-    n_expected: int  # images that expect it
-    n_found: int  # of these, those in which it was found
-    n_false: int | None  # images in which it was found and is wrong; None if unknown
-
-
 @dataclass(frozen=True)
 class EntityMetrics:
     """Expected against found entities.
@@ -76,7 +66,7 @@ class EntityMetrics:
     # By name, those that have a value between 0 and 1; the interval is over images, or groups that share a prompt
     scores: Mapping[str, MetricValue]
     undefined: Mapping[str, str]  # reason for each metric without a value, by name
-    entities: tuple[EntityCount, ...]  # expected, or found and wrong; the most missed first
+    entities: tuple[EntityRow, ...]  # expected, or found and wrong; the most missed first
     n: int  # images, or texts
     n_unreadable: int  # of these, those with an unreadable answer
 
@@ -145,11 +135,11 @@ class _Table:
         effective = effective_size(pairs.sum(axis=0))
         return min(units, effective), effective
 
-    def rows(self) -> tuple[EntityCount, ...]:
+    def rows(self) -> tuple[EntityRow, ...]:
         """The most missed first, then the most often wrong."""
         sums = [each.sum(axis=0).astype(int).tolist() for each in (self.expected, self.hits, self.wrong)]
         rows = [
-            EntityCount(entity, expected, hits, wrong if entity in self.judged else None)
+            EntityRow(entity, expected, hits, wrong if entity in self.judged else None)
             for entity, expected, hits, wrong in zip(self.entities, *sums, strict=True)
             if expected or wrong
         ]

@@ -68,6 +68,16 @@ class Control:
     nulls: Mapping[str, float | None]  # expected values for a perfect generator at these sizes, by metric
 
 
+@dataclass(frozen=True)
+class EntityRow:
+    """One entity over all images with a readable answer."""
+
+    entity: str  # its canonical name
+    n_expected: int  # images in which it is expected
+    n_found: int  # images in which it is expected and found
+    n_false: int | None  # images in which it is found and wrong; None if unknown, as without a vocabulary
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """One metric."""
