@@ -36,15 +36,6 @@ def content_order(features: Tensor) -> Tensor:
     return hashes.argsort(stable=True)
 
 
-def random_order(features: Tensor) -> Tensor:
-    """A random order of rows (n, d) that depends on their content alone: indices (n,) int64 on the CPU."""
-    import torch
-
-    order = content_order(features)
-    draws = np.random.PCG64(1).random_raw(len(order))
-    return order[torch.from_numpy(np.argsort(draws, kind="stable"))]
-
-
 def random_halves(features: Tensor, groups: Tensor | None) -> list[Tensor]:
     """Two disjoint halves of rows (n, d), ascending, that depend on their content alone; the first has the extra row.
 
@@ -52,11 +43,14 @@ def random_halves(features: Tensor, groups: Tensor | None) -> list[Tensor]:
     """
     import torch
 
+    order = content_order(features)
+    draws = np.random.PCG64(1).random_raw(len(order))
     if groups is None:
-        return [rows.sort().values for rows in random_order(features).tensor_split(2)]
-    numbers, order = groups.numpy(), content_order(features).numpy()
-    known, first = np.unique(numbers[order], return_index=True)
-    shuffled = known[np.argsort(np.random.PCG64(1).random_raw(len(order))[first])]
+        shuffled_rows = order[torch.from_numpy(np.argsort(draws, kind="stable"))]
+        return [rows.sort().values for rows in shuffled_rows.tensor_split(2)]
+    numbers = groups.numpy()
+    known, first = np.unique(numbers[order.numpy()], return_index=True)
+    shuffled = known[np.argsort(draws[first])]
     ends = np.bincount(numbers)[shuffled].cumsum()
     count = 1 + np.abs(2 * ends - len(order)).argmin()
     is_first = np.isin(numbers, shuffled[:count])
