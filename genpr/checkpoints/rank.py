@@ -63,15 +63,14 @@ class Criterion:
 
     def resampled(self, result: Result) -> Resampled | None:
         """The value with its replicates, negated if lower is better; None without replicates."""
-        if self.beta is None:
-            found = resampled(result, self.name)
-            if found is None:
-                return None
-            return replace(found, value=self.sign * found.value, replicates=self.sign * found.replicates)
-        precision, recall = (resampled(result, name) for name in F_SCORE_METRICS)
-        if precision is None or recall is None:
+        found = _all_known([resampled(result, name) for name in self.needs])
+        if found is None:
             return None
-        return resampled_f_beta(precision, recall, self.beta)
+        if self.beta is not None:
+            precision, recall = found
+            return resampled_f_beta(precision, recall, self.beta)
+        (own,) = found
+        return replace(own, value=self.sign * own.value, replicates=self.sign * own.replicates)
 
     def null(self, result: Result) -> float | None:
         """The value from the nulls of the metrics that it needs; None if one is unknown or only estimated from halves."""
@@ -130,9 +129,8 @@ def check_computed(by: str, held: Collection[str], who: str = "the Evaluator doe
         )
 
 
-def resampled_in_all(criterion: Criterion, results: Collection[Result]) -> list[Resampled] | None:
-    """The value of each result with its replicates; None if one of them has no replicates."""
-    found = [criterion.resampled(result) for result in results]
+def _all_known(found: Sequence[Resampled | None]) -> list[Resampled] | None:
+    """Values with their replicates; None if one of them has no replicates."""
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
 
@@ -347,7 +345,7 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
 
 def _rank_by_number(criterion: Criterion, results: Mapping[str, Result], *, bounded: bool) -> list[RankEntry]:
     """Entries by one value, the best first; equal ones in the given order."""
-    scores = resampled_in_all(criterion, results.values()) if bounded else None
+    scores = _all_known([criterion.resampled(each) for each in results.values()]) if bounded else None
     tests = against_best(scores) if scores else None
     names, sign = list(results), criterion.sign
     values = [criterion.value(result) for result in results.values()]
@@ -375,9 +373,9 @@ def _rank_by_front(
     """Entries by two values: the Pareto front, then the front of the rest, and so on; within each by the first value."""
     first, second = criteria
     pairs = {name: (first.value(result), second.value(result)) for name, result in results.items()}
-    scores = [resampled_in_all(each, results.values()) for each in criteria] if bounded else []
+    scores = [_all_known([by.resampled(each) for each in results.values()]) for by in criteria]
     contenders = dict[str, bool]()
-    if len(scores) == 2 and scores[0] and scores[1]:
+    if bounded and scores[0] and scores[1]:
         contenders = dict(zip(results, on_front(scores[0], scores[1]), strict=True))
     entries, left, rank = list[RankEntry](), dict(pairs), 1
     while left:
