@@ -512,11 +512,8 @@ class _Styled:
     def _mean(self, label: Tensor | None) -> Tensor:
         key = None if label is None else tuple(label.flatten().tolist())
         if key not in self._means:
-            latents = torch.randn(
-                _MEAN_LATENTS,
-                self._sampler.latents.shape[1],
-                generator=torch.Generator().manual_seed(_MEAN_SEED),
-            )
+            seeded = torch.Generator().manual_seed(_MEAN_SEED)
+            latents = torch.randn(_MEAN_LATENTS, self._sampler.latents.shape[1], generator=seeded)
             total: Any = 0
             for z in torch.split(latents, _MEAN_BATCH):
                 labels = None if label is None else label.expand(len(z), *label.shape)
