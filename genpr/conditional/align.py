@@ -28,7 +28,8 @@ from genpr.conditional.prompts import Captions, Prompts, check_number, open_prom
 from genpr.conditional.shared import embed_matched, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.notices_of_score import decoding_notices
-from genpr.evaluation.result import AlignmentSummary, Result, SideSummary, package_versions
+from genpr.evaluation.reconstruction import result_of_pairs
+from genpr.evaluation.result import AlignmentSummary, Result, SideSummary
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import takes_options
@@ -150,26 +151,17 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
     (values, undefined), (others, lacking) = by_image.values(""), by_text.values("t2i_")
     values |= others | {"alignment.clip_score": score}
     variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
-    info = features.extractor
-    result = Result(
-        extractor=info,
-        extractors={} if info is None else {info.name: info},
-        n_shared=0,
-        versions=package_versions(),
-        protocol=options.protocol,
+    metrics = {name: replace(each, variant=variant, extractor=encoder.name) for name, each in values.items()}
+    side = replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=encoded - started)
+    sides, infos = (side, SideSummary.from_features(features)), filter(None, [features.extractor])
+    result = result_of_pairs(options.protocol, metrics, infos, sides, [*own, *notices], embedder, options)
+    result = replace(
+        result,
+        extractor=features.extractor,
         deviations=deviations,
         ties="expected",
-        metrics={
-            name: replace(each, variant=variant, extractor=encoder.name) for name, each in values.items()
-        },
         undefined=(*undefined, *lacking),
-        notices=tuple(dict.fromkeys((*own, *notices))),
-        real=replace(side, n_embedded=n, n_duplicates=n_duplicates, seconds=encoded - started),
-        fake=SideSummary.from_features(features),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
-        device=str(embedder.device),
-        seed=options.seed,
-        max_images=options.max_images,
         alignment=summary,
     )
     return Aligned(result, ranks, assignment, features)

@@ -473,7 +473,7 @@ def result_of_pairs(
     embedder: Embedder,
     options: EmbedOptions,
 ) -> Result:
-    """A result of metrics of pairs of images."""
+    """A result of metrics of pairs: of images, or of images and prompts."""
     return Result(
         metrics=metrics,
         protocol=protocol,
