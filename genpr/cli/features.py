@@ -7,9 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from genpr.cli.output import FileOutput, input_paths, source_command
+from genpr.distributed import rank_zero_only
 from genpr.errors import DataError, UsageError, printable
 from genpr.evaluation.options import EXTRACTOR, StatisticsOptions
+from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import EmbedOptions, option
+from genpr.features.registry import canonical_name
+from genpr.features.statistics import check_statistics_file
+from genpr.images.item import passed_over_text
+from genpr.images.paths import expand
+from genpr.memory import memory_limit
 from genpr.storage import check_feature_file, place_in, place_of
 
 
@@ -37,21 +44,14 @@ def features(source: str, out: Path, *, options: FeatureFlags, output: FileOutpu
     genpr score 'real_*.safetensors' 'fake_*.safetensors'  reads all shards
     genpr features 'real_*.safetensors' real.safetensors   joins them
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.images.paths import expand
-
     shards, origin = expand(source), place_of(source)
     with suppress(DataError, KeyError):  # files to be joined, or a pattern of other files
         origin = (shards and place_in(shards[0])) or origin
     check_feature_file(out, origin, inputs=input_paths(), overwrite=output.overwrite)
-    from genpr.distributed import rank_zero_only
     from genpr.evaluation.notices_of_score import decoding_notices
-    from genpr.evaluation.protocols import find_protocol
     from genpr.features.feature_set import FeatureSet, save_features
-    from genpr.features.registry import canonical_name
     from genpr.features.source_features import Embedder, features_for_file, open_input
-    from genpr.images.item import passed_over_text
     from genpr.images.shards import Shard
-    from genpr.memory import memory_limit
 
     def embedded(options: FeatureFlags) -> FeatureSet:
         shard = None if options.shard is None else Shard.parse(options.shard)
@@ -94,11 +94,8 @@ def stats(source: str, out: Path, *, options: StatisticsOptions, output: FileOut
     genpr stats train/ train256.npz --prepare center-crop:256 --spatial
     genpr score train256.npz samples/ --metrics fid,sfid,is
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.features.statistics import check_statistics_file
-
     check_statistics_file(out, source, inputs=input_paths(), overwrite=output.overwrite)
     from genpr.evaluation.write_statistics import compute_statistics, save_statistics
-    from genpr.images.item import passed_over_text
 
     found, notices = output.run(compute_statistics, source, options=options)
     save_statistics(out, found, overwrite=output.overwrite)

@@ -10,6 +10,9 @@ import click
 
 from genpr.cli.options import GroupedCommand, option_group
 from genpr.cli.output import TextOutput
+from genpr.evaluation.protocols import PROTOCOLS
+from genpr.features.registry import list_extractors
+from genpr.metrics.registry import ALL_METRICS
 
 Record = dict[str, Any]
 
@@ -27,8 +30,6 @@ def command(what: str, *, output: TextOutput) -> None:
 
 
 def _extractors() -> list[Record]:
-    from genpr.features.registry import list_extractors
-
     return [asdict(item) for item in list_extractors()]
 
 
@@ -44,8 +45,6 @@ def _extractor_row(record: Record) -> Record:
 
 
 def _protocols() -> list[Record]:
-    from genpr.evaluation.protocols import PROTOCOLS
-
     names = ("name", "extractor", "ties", "equals", "measured", "reference", "n_real", "max_real", "n_fake")
     return [
         {name: getattr(item, name) for name in (*names, "max_fake", "max_rows", "reference_statistics")}
@@ -72,8 +71,6 @@ def _protocol_row(record: Record) -> Record:
 
 
 def _metrics() -> list[Record]:
-    from genpr.metrics.registry import ALL_METRICS
-
     names = ("better", "meaning", "reference")
     return [
         {

@@ -18,6 +18,7 @@ from genpr.errors import UsageError
 from genpr.evaluation.options import KNN, LABELS_FILE, LABELS_UNSET, LabelOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.options import EmbedOptions, option, option_fields, shared_options
+from genpr.images.folder import follow_links
 from genpr.images.paths import check_exists
 
 if TYPE_CHECKING:
@@ -183,8 +184,6 @@ def refuse_given(names: Collection[str], reason: str) -> None:
 
 
 def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: bool) -> None:
-    from genpr.images.folder import follow_links
-
     if is_requested:
         follow_links()  # until the command ends: see `genpr.cli.main.run`
 

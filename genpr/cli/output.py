@@ -22,6 +22,7 @@ from genpr.errors import some
 from genpr.evaluation.options import PATTERN
 from genpr.features.options import option
 from genpr.images.paths import paths_of
+from genpr.metrics.registry import ALL_METRICS, similar_metrics
 from genpr.report.files import is_own_table
 from genpr.storage import check_output, marked_by, replace_file
 
@@ -202,8 +203,6 @@ class ScoreOutput(PageOutput):
 
     def check(self, computed: Sequence[str]) -> None:
         """Refuse thresholds that cannot be missed, before anything is computed."""
-        from genpr.metrics.registry import ALL_METRICS, similar_metrics
-
         for side, metric, _ in self._limits:
             text = f"--fail-{side} {metric}=...: "
             if metric not in computed:

@@ -24,6 +24,7 @@ from genpr.cli.options import (
 from genpr.cli.output import PageOutput
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import keywords_of, option
+from genpr.metrics.registry import CONDITIONAL
 
 _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -65,16 +66,13 @@ def command(
 
     Contenders are marked with *: with 95 % confidence, the true best checkpoint is among them.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.checkpoints.rank import PARETO, check_computed, criterion_of
-    from genpr.metrics.registry import CONDITIONAL
+    from genpr.checkpoints.rank import PARETO, by_name, check_computed, criterion_of, rank_results
+    from genpr.evaluation.compare import load_all, named_notices
 
     output.check_several(len(sources) - (not flags.from_results))
     if flags.from_results:
         given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
         refuse_given(given, "has no effect with --results, which ranks finished scores")
-        from genpr.checkpoints.rank import rank_results
-        from genpr.evaluation.compare import load_all
-
         ranking = rank_results(load_all([Path(source) for source in sources]), by=flags.by, force=force)
     else:
         if len(sources) < 2:
@@ -87,7 +85,7 @@ def command(
             chosen = [name for name in computed if name not in CONDITIONAL]
             options = replace(options, metrics=[*chosen, *more])
         flags.check()
-        from genpr.checkpoints.rank import by_name, rank_checkpoints
+        from genpr.checkpoints.rank import rank_checkpoints
         from genpr.evaluation.evaluator import Evaluator
 
         checkpoints: Mapping[str, object] = by_name(sources[1:])
@@ -97,7 +95,6 @@ def command(
                 images_of = flags.images_of(flags.n or evaluator.n_real, options)
                 checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
             ranking = rank_checkpoints(evaluator, checkpoints, by=flags.by, force=force)
-    from genpr.evaluation.compare import named_notices
     from genpr.report.compare_tables import ranking_table
 
     output.show(

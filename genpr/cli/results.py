@@ -12,6 +12,7 @@ from genpr.cli.output import ScoreOutput, TextOutput, source_command
 from genpr.conditional.options import AlignOptions, EntityOptions
 from genpr.evaluation.options import DIVERSITY, FAMILY, DiversityOptions, ModesOptions, ReconstructOptions
 from genpr.features.options import keywords_of, option_fields
+from genpr.report.files import write_groups, write_pairs, write_ranks
 
 _OF_ANSWERS = {"classifier", "vocabulary", "exclude", "seed"}
 
@@ -52,7 +53,6 @@ def reconstruct(real: str, reconstructed: str, *, options: ReconstructOptions, o
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check([FAMILY + name for name in options.chosen])
     from genpr.evaluation.reconstruction import reconstruct_with
-    from genpr.report.files import write_pairs
     from genpr.report.score_page import reconstruction_report
 
     found = output.run(reconstruct_with, real, reconstructed, options=options)
@@ -74,7 +74,6 @@ def diversity(fake: str, *, options: DiversityOptions, output: ScoreOutput) -> i
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     output.check([DIVERSITY + name for name in options.chosen])
     from genpr.evaluation.diversity import diversity_with
-    from genpr.report.files import write_groups
     from genpr.report.score_page import diversity_report
 
     found = output.run(diversity_with, fake, options=options)
@@ -100,7 +99,6 @@ def align(images: str, prompts: str, *, options: AlignOptions, output: ScoreOutp
     """
     output.check(options.names)
     from genpr.conditional.align import align_with
-    from genpr.report.files import write_ranks
     from genpr.report.score_page import align_report
 
     found = output.run(align_with, images, prompts, options=options)

@@ -21,11 +21,14 @@ from genpr.cli.options import (
     option_group,
 )
 from genpr.cli.output import ScoreOutput
+from genpr.distributed import rank_zero_only
+from genpr.evaluation.compare import named_notices
 from genpr.evaluation.options import EXTRACTOR, ScoreOptions
 from genpr.evaluation.panel import panel_choices, score_choices
 from genpr.evaluation.plan import with_pinned
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.options import option_fields
+from genpr.report.files import write_samples
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import ImageValues
@@ -90,9 +93,7 @@ def command(
     options = with_pinned(choices)
     output.check(computed_metrics(*choices))
 
-    from genpr.distributed import rank_zero_only
     from genpr.evaluation.evaluator import score_with
-    from genpr.report.files import write_samples
     from genpr.report.score_page import evidence_report, html_report
     from genpr.report.score_tables import result_text
 
@@ -132,8 +133,6 @@ def _score_panel(
     """Score by several extractors."""
     output.check(computed_metrics(*choices.values()))
 
-    from genpr.distributed import rank_zero_only
-    from genpr.evaluation.compare import named_notices
     from genpr.report.compare_page import panel_report
     from genpr.report.compare_tables import panel_text
 

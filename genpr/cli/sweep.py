@@ -25,7 +25,7 @@ from genpr.cli.options import (
 from genpr.cli.output import LIMITS, THRESHOLD_MISSED, PageOutput, import_matplotlib, input_paths
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import keywords_of, option
-from genpr.report.files import check_sweep
+from genpr.report.files import check_sweep, write_sweep
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result
@@ -106,7 +106,6 @@ def command(
     from genpr.checkpoints.sweep import Objective, SweepFolder, sweep
     from genpr.evaluation.evaluator import Evaluator
     from genpr.report.compare_tables import sweep_table
-    from genpr.report.files import write_sweep
 
     objective, axis = Objective(flags.maximize, dict(flags.at_least)), flags.axis
     folder = None if flags.out is None else SweepFolder(flags.out)

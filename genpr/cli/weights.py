@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +11,9 @@ from genpr.cli.console import print_stderr, print_stdout, progress_bars
 from genpr.cli.options import GroupedCommand, click_option, option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError, WeightsError, printable, short, similar, some
+from genpr.features import known_weights
 from genpr.features.options import EmbedOptions
-
-if TYPE_CHECKING:
-    from genpr.features.weights import WeightsFile
+from genpr.features.weights import WeightsFile, cached_path, find_or_fetch, verify_file, weights_folder
 
 
 @click.group(name="weights")
@@ -33,13 +31,11 @@ def command() -> None:
 @option_group(TextOutput, "output", without={"quiet"})
 def list_files(*, output: TextOutput) -> None:
     """List all known files with extractors, size and license, and whether they are on this machine."""
-    from genpr.features.known_weights import KNOWN_WEIGHTS
-    from genpr.features.weights import cached_path
     from genpr.report.text import listing
 
     names = ("name", "used_by", "size", "license", "sha256", "url")
     rows, shown = [], []
-    for entry in KNOWN_WEIGHTS:
+    for entry in known_weights.KNOWN_WEIGHTS:
         path = cached_path(entry)
         facts = {name: getattr(entry, name) for name in names}
         rows.append({**facts, "cached": path is not None, "path": path and str(path)})
@@ -57,8 +53,6 @@ def list_files(*, output: TextOutput) -> None:
 @click_option(TextOutput.__dataclass_fields__["quiet"])
 def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
     """Download weights, by extractor or file name. Files that are on this machine are verified."""
-    from genpr.features.weights import find_or_fetch
-
     for entry in _chosen(names):
         with progress_bars(quiet=quiet, in_bytes=True) as update:
             report = None if update is None else partial(update, short(entry.name, 30))
@@ -73,8 +67,6 @@ def verify(names: Sequence[str]) -> int:
 
     The exit code is 4 if a file is damaged, or if a named one is missing.
     """
-    from genpr.features.weights import cached_path, verify_file, weights_folder
-
     count, code = 0, 0
     for entry in _chosen(names):
         own = weights_folder() / entry.name
@@ -97,17 +89,16 @@ def verify(names: Sequence[str]) -> int:
 
 def _chosen(names: Sequence[str]) -> list[WeightsFile]:
     """The files with these names or of these extractors, each once; all files without names."""
-    from genpr.features.known_weights import KNOWN_WEIGHTS
-
     chosen: dict[str, WeightsFile] = {}
+    every = known_weights.KNOWN_WEIGHTS
     for name in names:
-        found = [entry for entry in KNOWN_WEIGHTS if name == entry.name or name in entry.used_by]
+        found = [entry for entry in every if name == entry.name or name in entry.used_by]
         if not found:
-            known = dict.fromkeys(item for entry in KNOWN_WEIGHTS for item in entry.used_by or (entry.name,))
+            known = dict.fromkeys(item for entry in every for item in entry.used_by or (entry.name,))
             raise UsageError(
                 f"no weights are known for {name!r}{similar(name, known)}; expected a file name, or an extractor with weights: "
                 f"{some(known, 20)}",
                 code="unknown-weights",
             )
         chosen.update({entry.name: entry for entry in found})
-    return list(chosen.values()) if names else list(KNOWN_WEIGHTS)
+    return list(chosen.values()) if names else list(every)
