@@ -103,7 +103,7 @@ class PoolRanking:
     @property
     def pool(self) -> int:
         """The largest number of candidates of a query."""
-        return self.metrics.pool[1] if self.metrics.pool else 0
+        return self.metrics.pool[1]
 
     def values(self, prefix: str) -> tuple[dict[str, MetricValue], list[str]]:
         """Metrics by their full names, and the names of metrics that are undefined with this number of candidates."""

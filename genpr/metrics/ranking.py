@@ -127,7 +127,9 @@ def ranking_metrics(
         TiedRanks.from_candidates(count, query, above, tied).values(pool, sorted(set(cuts)))
         for above, tied in (places, by_chance)
     )
-    return query_metrics(values, chance, pool=pool, groups=groups, seed=seed)
+    unit = np.arange(n) if groups is None else _units_of(groups, n)
+    metrics = _query_metrics(values, chance, unit, seed)
+    return QueryMetrics(metrics, n, int((count == 0).sum()), (most, int(pool.max())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,9 @@ class TiedRanks:
             values |= {f"hit_{k}": self.hit(cut), f"precision_{k}": found / k}
             values |= {f"recall_{k}": found / whole, f"ndcg_{k}": self.ndcg(cut)}
         values |= {
-            "mrr": self.reciprocal(pool),
+            "mrr": self.reciprocal(),
             "ndcg": self.ndcg(pool),
-            "map": self.precisions(pool) / whole,
+            "map": self.precisions() / whole,
         }
         # At most 1, which means over orders may exceed by rounding.
         return {name: np.where(r > 0, np.minimum(each, 1.0), np.nan) for name, each in values.items()}
@@ -187,26 +189,24 @@ class TiedRanks:
         out[self.query[first]] = np.where(r == 1, reach / e, 1 - missed)
         return out
 
-    def reciprocal(self, cut: Counts) -> Numbers:
-        """1 / place of the first relevant one, 0 where that is beyond `cut` (q,): (q,), mean over orders."""
-        out = np.zeros(len(cut))
+    def reciprocal(self) -> Numbers:
+        """1 / place of the first relevant one: (q,), mean over orders."""
+        out = np.zeros(len(self.count))
         first = self._first()
-        reach = self._reach(cut)[first]
         g, e, r = self.above[first], self.tied[first], self.relevant_tied[first]
-        value = np.asarray(self._reciprocals(first, reach) / e, dtype=np.float64)
+        value = np.asarray(self._reciprocals(first) / e, dtype=np.float64)
         several = np.flatnonzero((r > 1) & (e > 1))
-        kinds, kind = np.unique(np.stack([g, e, r, reach], axis=1)[several], axis=0, return_inverse=True)
+        kinds, kind = np.unique(np.stack([g, e, r], axis=1)[several], axis=0, return_inverse=True)
         value[several] = np.array([_first_of_several(*row) for row in kinds.tolist()])[kind.ravel()]
         out[self.query[first]] = value
         return out
 
-    def precisions(self, cut: Counts) -> Numbers:
-        """Sum over relevant ones up to place `cut` (q,) of the precision at their places: (q,), mean over orders."""
-        reach = self._reach(cut)
-        inverse = self._reciprocals(slice(None), reach)
+    def precisions(self) -> Numbers:
+        """Sum over relevant ones of the precision at their places: (q,), mean over orders."""
+        inverse = self._reciprocals(slice(None))
         others = (self.relevant_tied - 1) / np.maximum(self.tied - 1, 1).astype(np.longdouble)
-        total = (self.relevant_above + 1) * inverse + others * (reach - (self.above + 1) * inverse)
-        return _totals(self.query, total / self.tied, len(cut))
+        total = (self.relevant_above + 1) * inverse + others * (self.tied - (self.above + 1) * inverse)
+        return _totals(self.query, total / self.tied, len(self.count))
 
     def ndcg(self, cut: Counts) -> Numbers:
         """DCG up to place `cut` (q,) over that of the best order: (q,), mean over orders."""
@@ -230,10 +230,10 @@ class TiedRanks:
     def _length(self) -> int:
         return int((self.above + self.tied).max(initial=1))
 
-    def _reciprocals(self, rows: Counts | slice, reach: Counts) -> _Wide:
-        """Sum of 1 / place over the `reach` places from `above` on."""
+    def _reciprocals(self, rows: Counts | slice) -> _Wide:
+        """Sum of 1 / place over the places of the score of each of the `rows`."""
         terms = 1 / np.arange(1, self._length() + 1, dtype=np.longdouble)
-        return _between(terms, self.above[rows], reach)
+        return _between(terms, self.above[rows], self.tied[rows])
 
 
 def _totals(query: Counts, values: Numbers | _Wide, queries: int) -> Numbers:
@@ -248,11 +248,11 @@ def _between(terms: _Wide, above: Counts, reach: Counts) -> _Wide:
     return np.where(reach == 1, terms[np.minimum(above, last)], several)
 
 
-def _first_of_several(above: int, tied: int, relevant: int, reach: int) -> float:
-    """Mean of 1 / place of the first of `relevant` among `tied`, 0 where it is beyond `reach` of these."""
-    j = np.arange(1, min(reach, tied - relevant + 1) + 1)
+def _first_of_several(above: int, tied: int, relevant: int) -> float:
+    """Mean of 1 / place of the first of `relevant` among `tied`."""
+    j = np.arange(1, tied - relevant + 2)
     none_before = np.cumprod(np.concatenate([[1.0], (tied - relevant - j[:-1] + 1) / (tied - j[:-1] + 1)]))
-    return float(np.sum(none_before[: len(j)] * relevant / (tied - j + 1) / (above + j)))
+    return float(np.sum(none_before * relevant / (tied - j + 1) / (above + j)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,7 +260,7 @@ class QueryMetric:
     """The mean of one metric over the `n` queries for which it is defined, of `n_units` groups that were drawn independently.
 
     The interval is 95 %, with its replicates (100,) of halves; None for fewer than 10 units. `chance` is the chance level on
-    the same queries, None if the pool is unknown. `per_query` (q,) is NaN where undefined.
+    the same queries. Value and chance are None without such queries. `per_query` (q,) is NaN where undefined.
     """
 
     value: float | None
@@ -277,13 +277,13 @@ class QueryMetrics(Mapping[str, QueryMetric]):
     """Metrics of rankings by name, as a mapping.
 
     No metric is defined for the `n_undefined` queries without relevant candidates. `pool` is the smallest and the largest number of
-    candidates of a query, None if unknown.
+    candidates of a query.
     """
 
     metrics: Mapping[str, QueryMetric]
     n_queries: int
     n_undefined: int
-    pool: tuple[int, int] | None
+    pool: tuple[int, int]
 
     def __getitem__(self, name: str) -> QueryMetric:
         return get_named(self.metrics, name, "metric")
@@ -295,25 +295,13 @@ class QueryMetrics(Mapping[str, QueryMetric]):
         return len(self.metrics)
 
 
-def query_metrics(
-    values: PerQuery,
-    chance: PerQuery | None = None,
-    *,
-    pool: Counts | None = None,
-    groups: Sequence[Hashable] | None = None,
-    seed: int,
-) -> QueryMetrics:
-    """Means over queries of `values` (q,) and of their chance levels; queries of one group are drawn together for intervals."""
-    columns = list(values.values())
-    n = len(columns[0])
-    unit = np.arange(n) if groups is None else _units_of(groups, n)
-    replicates = _replicates(columns, unit, seed)
-    metrics = {
-        name: _metric(of_queries, None if chance is None else chance[name], unit, replicate)
+def _query_metrics(values: PerQuery, chance: PerQuery, unit: Counts, seed: int) -> dict[str, QueryMetric]:
+    """Means over queries of `values` (q,) and of their chance levels; queries of one unit are drawn together for intervals."""
+    replicates = _replicates(list(values.values()), unit, seed)
+    return {
+        name: _metric(of_queries, chance[name], unit, replicate)
         for (name, of_queries), replicate in zip(values.items(), replicates, strict=True)
     }
-    n_undefined = int(np.isnan(columns).all(axis=0).sum())
-    return QueryMetrics(metrics, n, n_undefined, None if pool is None else (int(pool.min()), int(pool.max())))
 
 
 def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
@@ -329,11 +317,10 @@ def _units_of(groups: Sequence[Hashable], n: int) -> Counts:
     return np.array(units, dtype=np.int64)
 
 
-def _metric(values: Numbers, chance: Numbers | None, unit: Counts, replicates: Tensor) -> QueryMetric:
+def _metric(values: Numbers, chance: Numbers, unit: Counts, replicates: Tensor) -> QueryMetric:
     is_defined = ~np.isnan(values)
     n, n_units = int(is_defined.sum()), len(np.unique(unit[is_defined]))
-    guessed = None if chance is None else _mean(chance[is_defined])
-    value = _mean(values[is_defined])
+    value, guessed = _mean(values[is_defined]), _mean(chance[is_defined])
     interval = None
     if value is not None and n_units >= MIN_UNITS:
         # A share of queries that are drawn alone is binomial; any other mean has no exact interval to fall back on.
