@@ -23,6 +23,7 @@ from genpr.neighbors import index
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
+from genpr.neighbors.index import choose_projection
 from genpr.runtime import torch_threads
 from genpr.storage import save_tensors
 
@@ -97,9 +98,10 @@ GOOD = np.random.default_rng(0).normal(size=(20, 3))
 
 
 def test_unfitted_ks_are_errors():
-    side = Neighborhood.from_features(torch.from_numpy(GOOD).float(), [BallKind(3)])
+    features = torch.from_numpy(GOOD).float()
+    side = Neighborhood.from_points(choose_projection(features, 3).place(features), [BallKind(3)])
     with raising(UsageError, "k-not-fitted"):
-        memberships_of(side, torch.from_numpy(GOOD).float(), ks={"density": 5})
+        memberships_of(side, features, ks={"density": 5})
 
 
 @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
