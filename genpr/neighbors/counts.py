@@ -273,39 +273,31 @@ class Neighborhood:
             shares = dict(
                 zip(self.balls, ((self.in_degrees >= 1).sum(dim=1).cpu().numpy() / n).tolist(), strict=True)
             )
-        in_degrees = None if self.in_degrees is None else self.in_degrees[rows]
-        tables = (
-            counts.real_balls_per_fake,
-            counts.fakes_per_real_ball,
-            counts.fake_balls_per_real,
-            counts.reals_per_fake_ball,
-            in_degrees,
-            fakes.in_degrees,
-        )
-        balls = real_balls, real_balls, fakes.balls, fakes.balls, real_balls, fakes.balls
-        by_fake, by_real, of_real, of_fake, of_reals, of_fakes = (
-            {} if table is None else dict(zip(kinds, table, strict=True))
-            for kinds, table in zip(balls, _on_cpu(tables), strict=True)
-        )
-        return Memberships(
-            n_real=n,
-            n_fake=m,
-            real_balls_per_fake=by_fake,
-            fakes_per_real_ball=by_real,
-            fake_balls_per_real=of_real,
-            reals_per_fake_ball=of_fake,
-            real_in_degrees=of_reals,
-            fake_in_degrees=of_fakes,
-            leave_one_out=shares,
-            smallest_real_ball=counts.smallest_real_ball,
-        )
+        tables = {
+            "real_balls_per_fake": (real_balls, counts.real_balls_per_fake),
+            "fakes_per_real_ball": (real_balls, counts.fakes_per_real_ball),
+            "fake_balls_per_real": (fakes.balls, counts.fake_balls_per_real),
+            "reals_per_fake_ball": (fakes.balls, counts.reals_per_fake_ball),
+        }
+        if self.in_degrees is not None:
+            tables["real_in_degrees"] = real_balls, self.in_degrees[rows]
+        if fakes.in_degrees is not None:
+            tables["fake_in_degrees"] = fakes.balls, fakes.in_degrees
+        on_cpu = _on_cpu([table for _, table in tables.values()])
+        by_ball = {
+            name: dict(zip(balls, table, strict=True))
+            for (name, (balls, _)), table in zip(tables.items(), on_cpu, strict=True)
+        }
+        smallest = counts.smallest_real_ball
+        return Memberships(n_real=n, n_fake=m, leave_one_out=shares, smallest_real_ball=smallest, **by_ball)
 
 
-def _on_cpu(tables: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _on_cpu(tables: Sequence[Tensor]) -> list[Tensor]:
     """Integer tables on the CPU, copied together."""
-    given = [table.flatten() for table in tables if table is not None]
-    parts = iter(torch.split(torch.cat(given).cpu(), [len(table) for table in given]))
-    return [None if table is None else next(parts).view(table.shape) for table in tables]
+    parts = torch.split(
+        torch.cat([table.flatten() for table in tables]).cpu(), [table.numel() for table in tables]
+    )
+    return [part.view(table.shape) for part, table in zip(parts, tables, strict=True)]
 
 
 def _sq_radii_without_one(kth: Mapping[int, Tensor], balls: Sequence[BallKind]) -> Tensor:
