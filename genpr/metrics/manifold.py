@@ -340,7 +340,6 @@ def memberships_of(
 ) -> Memberships:
     """Ball memberships of checked (m, d) `fake` features for the metrics in `ks`, each with its own k; without in-degrees."""
     real_balls, fake_balls = needed_balls(ks)
-    real.rows_of(real_balls)  # an error should come before any search
     m = len(fake)
     pairs = len(real.points.features) * m + (m * (m - 1) // 2 if fake_balls else 0)
     advance = progress_counter(pairs, progress)

@@ -11,6 +11,3 @@ class BallKind:
 
     k: int  # neighbors
     clipped: bool = False  # whether no ball is larger than the median one (Salvy et al. 2026)
-
-    def __str__(self) -> str:
-        return f"k = {self.k}{', clipped' if self.clipped else ''}"

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genpr.errors import UsageError
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.bounds import tight_bounds_of_pairs
 from genpr.neighbors.distance import near_sq_distances, of_pairs, sq_distances
@@ -211,19 +210,6 @@ class Neighborhood:
         """Squared radii (len(balls), n) float64, exact."""
         return self.radii.exact()
 
-    def rows_of(self, balls: Sequence[BallKind]) -> list[int]:
-        """The rows of the tables that belong to `balls`.
-
-        Raises:
-            UsageError: One of them was not fitted ("k-not-fitted").
-        """
-        try:
-            return list(map(self.balls.index, balls))
-        except ValueError:
-            fitted = ", ".join(map(str, self.balls)) or "nothing"
-            unfitted = min(set(balls) - set(self.balls))
-            raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
-
     def of_fakes(
         self,
         fake: Tensor,
@@ -256,8 +242,9 @@ class Neighborhood:
         consumers: Sequence[PairConsumer] = (),
         advance: Advance = no_advance,
     ) -> Memberships:
-        """Memberships of these reals and of `fakes` in each other's balls."""
-        rows, n, m = self.rows_of(real_balls), len(self.points.features), len(fakes.points.features)
+        """Memberships of these reals and of `fakes` in each other's balls; `real_balls` are some of those that were fitted."""
+        n, m = len(self.points.features), len(fakes.points.features)
+        rows = [self.balls.index(ball) for ball in real_balls]
         counts = cross_counts(
             self.points,
             fakes.points,

@@ -15,15 +15,12 @@ from genpr.metrics.manifold import (
     KNNManifold,
     PrecisionRecall,
     manifold_metrics,
-    memberships_of,
     precision_recall,
 )
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.neighbors import index
-from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import choose_projection
 from genpr.runtime import torch_threads
 from genpr.storage import save_tensors
 
@@ -95,13 +92,6 @@ class TestKNNManifold:
 
 
 GOOD = np.random.default_rng(0).normal(size=(20, 3))
-
-
-def test_unfitted_ks_are_errors():
-    features = torch.from_numpy(GOOD).float()
-    side = Neighborhood.from_points(choose_projection(features, 3).place(features), [BallKind(3)])
-    with raising(UsageError, "k-not-fitted"):
-        memberships_of(side, features, ks={"density": 5})
 
 
 @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
