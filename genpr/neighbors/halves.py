@@ -64,9 +64,6 @@ class Halves:
         """Which rows belong to each half: (B, n) bool."""
         return unpacked(self.masks).T[: self.count]
 
-    def __len__(self) -> int:
-        return len(self.masks)
-
 
 def neighbors_needed(k: int) -> int:
     """Number of nearest others of a row that contain at least `k` of each half of the row, for 99 of 100 rows.
