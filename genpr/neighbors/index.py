@@ -400,15 +400,11 @@ def principal_directions(rows: Tensor, count: int) -> Tensor:
 
 
 def _centers(coordinates: Tensor, count: int) -> Tensor:
-    """Lloyd's algorithm from evenly spaced rows, (count, w) float64."""
+    """Lloyd's algorithm from evenly spaced rows, (count, w) float64; on a GPU, which has no clusters, it would be random."""
     centers = coordinates[evenly_spaced(len(coordinates), count, coordinates.device)].clone()
     for _ in range(_LLOYD_STEPS):
         label = (coordinates @ centers.T - centers.square().sum(dim=1) / 2).argmax(dim=1)
         size = label.bincount(minlength=count)
-        if coordinates.is_cuda:  # index_add_ sums in any order there
-            is_in = label == torch.arange(count, device=label.device)[:, None]
-            total = is_in.to(coordinates.dtype) @ coordinates
-        else:
-            total = torch.zeros_like(centers).index_add_(0, label, coordinates)
+        total = torch.zeros_like(centers).index_add_(0, label, coordinates)
         centers = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centers)
     return centers.double()
