@@ -275,11 +275,7 @@ _ROWS: list[Row] = [
     (f"{_RECONSTRUCTED}psnr", "10 log10(255^2 / MSE) of a pair, in dB", "Wang et al. 2004"),
     (f"{_RECONSTRUCTED}ssim", "structural similarity of a pair", "Wang et al. 2004, 10.1109/TIP.2003.819861"),
     (f"{_RECONSTRUCTED}lpips", "distance of a pair in a network", "Zhang et al. 2018, arXiv:1801.03924"),
-    (
-        f"{_RECONSTRUCTED}rfid",
-        "Fréchet distance of all pairs' features",
-        "Heusel et al. 2017, arXiv:1706.08500",
-    ),
+    (f"{_RECONSTRUCTED}rfid", "Fréchet distance of all pairs' features", _HEUSEL),
     (f"{_RECONSTRUCTED}clip_i", "cosine of a pair's CLIP embeddings", _DREAMBOOTH),
     (f"{_RECONSTRUCTED}dino_i", "cosine of a pair's DINO embeddings", _DREAMBOOTH),
     (f"{_DIVERSITY}lpips", "mean LPIPS of pairs in a group", "Zhu et al. 2017, arXiv:1711.11586"),
