@@ -172,7 +172,7 @@ class ManifoldDiagnostics:
         counted: Memberships,
         progress: PairProgress | None = None,
         *,
-        examined_reals: Callable[[], ExaminedRows | None] | None = None,
+        examined_reals: Callable[[], ExaminedRows | None],
     ) -> ManifoldDiagnostics | None:
         """All diagnostics from the counts; None if no balls around reals were counted. `examined_reals` may have been examined before."""
         n, m = counted.n_real, counted.n_fake
@@ -195,13 +195,10 @@ class ManifoldDiagnostics:
                 concentration = theirs / ours
         # A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many. Where
         # fakes are dense, each lies in many balls; those of an outlier lie in hardly any other ball.
-        counts, balls_per_fake, k = (
-            counted.fakes_per_real_ball[ball],
-            counted.real_balls_per_fake[ball],
-            ball.k,
-        )
-        lonely = int(((balls_per_fake > 0) & (balls_per_fake <= max(1, k // 2))).sum())
-        many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * k * m / n) & (lonely >= _LONELY * counts)
+        counts, balls_per_fake = counted.fakes_per_real_ball[ball], counted.real_balls_per_fake[ball]
+        lonely = int(((balls_per_fake > 0) & (balls_per_fake <= max(1, ball.k // 2))).sum())
+        many = (counts > _OVER_SHARE * m) & (counts > _OVER_FAIR * ball.k * m / n)
+        many &= lonely >= _LONELY * counts
         rows = many.nonzero()[:, 0]
         rows = rows[counts[rows].argsort(descending=True, stable=True)]
         fakes = counts[rows]
@@ -213,9 +210,7 @@ class ManifoldDiagnostics:
             near,
             (of_real, of_fake),
             (
-                near_duplicates(
-                    examined_reals() if examined_reals else ExaminedRows.from_points(real.points), fake.points
-                ),
+                near_duplicates(examined_reals(), fake.points),
                 near_duplicates(ExaminedRows.from_points(fake.points), real.points, sq_to_other=sq_nearest),
             ),
         )

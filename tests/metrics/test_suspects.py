@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.suspects import ManifoldDiagnostics
+from genpr.metrics.suspects import ExaminedRows, ManifoldDiagnostics
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import choose_projection
@@ -19,7 +19,10 @@ def diagnosed(real, fake, real_balls, fake_balls, **options):
     points = choose_projection(real, 5).place(real)
     reals = Neighborhood.from_points(points, real_balls, **options)
     fakes = reals.of_fakes(fake, fake_balls)
-    return ManifoldDiagnostics.from_counts(reals, fakes, reals.count(fakes, real_balls))
+    counted = reals.count(fakes, real_balls)
+    return ManifoldDiagnostics.from_counts(
+        reals, fakes, counted, examined_reals=lambda: ExaminedRows.from_points(points)
+    )
 
 
 def test_halves_of_one_set_have_no_findings(rng):
