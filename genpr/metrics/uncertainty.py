@@ -212,9 +212,8 @@ class Difference:
 
     value: float  # the first minus the second
     interval: Interval  # 95 %, of the difference
-    pairing: Literal[
-        "paired", "unpaired"
-    ]  # "paired" where both were scored on the same reals and the same halves of them
+    # "paired" where both were scored on the same reals and the same halves of them
+    pairing: Literal["paired", "unpaired"]
     verdict: Literal["distinguishable", "not distinguishable"]
 
 

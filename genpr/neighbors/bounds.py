@@ -224,9 +224,8 @@ def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor,
     d, (rows, i_among), (columns, j_among) = x.shape[1], _distinct(i, len(x)), _distinct(j, len(y))
     if len(i) * _PAIRS_PER_PRODUCT > len(rows) * len(columns):
         i, j = i_among.index_select(0, i), j_among.index_select(0, j)
-        origin = x[
-            rows[0]
-        ].double()  # one of the rows: if they are all copies, everything below is exactly zero
+        # One of the rows: if they are all copies, everything below is exactly zero.
+        origin = x[rows[0]].double()
         left, right = x[rows].double().sub_(origin), y[columns].double().sub_(origin)
         left_sq, right_sq = left.square().sum(dim=1), right.square().sum(dim=1)
         sq = left_sq[i] + right_sq[j] - 2 * (left @ right.T)[i, j]

@@ -180,9 +180,8 @@ _KEPT = 2**23  # elements that a CPU keeps; with more, recomputing costs no more
 class RoundedCoordinates(Coordinates):
     """All coordinates, rounded. See `bounds.represent_half`, or `bounds` for float32."""
 
-    rounded_rows: (
-        Tensor  # (n, d) float16 or float32; (0, d) if they are not kept but recomputed for each tile
-    )
+    # (n, d) float16 or float32; (0, d) if they are not kept but recomputed for each tile
+    rounded_rows: Tensor
 
     @classmethod
     def from_features(

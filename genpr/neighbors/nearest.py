@@ -461,9 +461,8 @@ def _first_reach(
         some = max(_SPREAD_JOINED, total // _SPREAD_SHARE, 64 * k)
     elif points is None:
         limit, some = few, max(_SPREAD_ROWS, 2 * k)
-        norms = (
-            coordinates.half_floors + coordinates.slack
-        )  # of coordinates relative to the center, squared and halved, nearly
+        # Of coordinates relative to the center, squared and halved, nearly
+        norms = coordinates.half_floors + coordinates.slack
         central = norms.topk(min(_CENTRAL, total), largest=False).indices
     spread = evenly_spaced(total, some, device)
     unknown_spread = others.coordinates.unknown(spread)
