@@ -14,7 +14,7 @@ from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.realism import authentic, rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import Neighborhood, cross_counts
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.distance import square_roots
 from genpr.neighbors.engine import Advance, PairProgress, progress_counter
 from genpr.neighbors.index import IndexedPoints
@@ -50,17 +50,11 @@ def sample_rows(
     balls = sorted({inside, dense, covered, rare, real_like, _NEIGHBOR})
     advance = progress_counter((3 + (nearest_reals is None)) * n * m + n * (n - 1) // 2, progress)
     own = Neighborhood.from_points(real.points, balls, ties=real.ties, counts_degrees=False, advance=advance)
-    counts = cross_counts(
-        real.points,
-        fake,
-        real_sq_radii=own.sq_radii,
-        smallest_of=balls.index(rare),
-        ties=real.ties,
-        advance=advance,
-    )
-    assert counts.smallest_real_ball is not None
     sq_radii = dict(zip(balls, own.sq_radii, strict=True))
-    per_fake = dict(zip(balls, counts.real_balls_per_fake, strict=True))
+    fakes_alone = Neighborhood.from_points(fake, [], ties=real.ties)
+    counts = own.count(fakes_alone, balls, smallest_of=rare, advance=advance)
+    assert counts.smallest_real_ball is not None
+    per_fake, n_fakes = counts.real_balls_per_fake, counts.fakes_per_real_ball[covered]
     index, sq = nearest_reals or _nearest(fake, real.points, advance)
     realism = realism_of(real.points, sq_radii[real_like], fake, advance=advance)
     score, percentile = rarity(square_roots(counts.smallest_real_ball), square_roots(sq_radii[rare]))
@@ -75,7 +69,6 @@ def sample_rows(
         authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
     index, sq = _nearest(real.points, fake, advance)
-    n_fakes = counts.fakes_per_real_ball[balls.index(covered)]
     reals = Rows(
         covered=n_fakes > 0,
         n_fakes=n_fakes,
