@@ -251,7 +251,7 @@ class AgainstBest:
     quantile: float  # half width of these intervals, in standard errors
 
 
-def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
+def against_best(scores: Sequence[Resampled]) -> AgainstBest:
     """Compare scores with the best of them, where more is better."""
     errors = _Errors(scores)
 
@@ -261,7 +261,7 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
 
     quantile = student_quantile(2 * errors.splits)
     if len(scores) > 2:
-        largest = _largest_ratios([errors], seed)
+        largest = _largest_ratios([errors])
         quantile = max(quantile, _upper_quantile(largest))  # never below that of two scores
         contenders = _step_down(largest, out, quantile)
     else:
@@ -276,14 +276,14 @@ def against_best(scores: Sequence[Resampled], *, seed: int = 0) -> AgainstBest:
     return AgainstBest(winner, tuple(contenders.tolist()), intervals, quantile)
 
 
-def on_front(first: Sequence[Resampled], second: Sequence[Resampled], *, seed: int = 0) -> tuple[bool, ...]:
+def on_front(first: Sequence[Resampled], second: Sequence[Resampled]) -> tuple[bool, ...]:
     """Which scores may be on the true Pareto front of two metrics: with 95 %, all that are on it.
 
     One is out if another is higher in both metrics by more than c standard errors, where c is the quantile of the largest
     error over both.
     """
     both = [_Errors(first), _Errors(second)]
-    largest = _largest_ratios(both, seed)
+    largest = _largest_ratios(both)
 
     def out(at: float) -> Flags:
         one, other = (errors.leads > errors.half_widths(at) for errors in both)
@@ -345,12 +345,12 @@ def _halves_of(score: Resampled, place: int) -> Hashable:
     return score.real_identity, score.seed, score.n_real
 
 
-def _largest_ratios(metrics: Sequence[_Errors], seed: int) -> Floats:
+def _largest_ratios(metrics: Sequence[_Errors]) -> Floats:
     """(draws, J): the largest ratio over rivals and metrics. All metrics use the same random weights."""
     halved = np.concatenate([each.halved for each in metrics], axis=1)
     rows, width = metrics[0].halved.shape
     freedom = degrees_of_freedom(2 * metrics[0].splits)
-    rng, largest = np.random.default_rng(seed), list[Floats]()
+    rng, largest = np.random.default_rng(0), list[Floats]()
     length = max(_BYTES // (8 * max(width**2, rows)), 1)
     for start in range(0, _DRAWS, length):
         count = min(length, _DRAWS - start)
