@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import nearest_between
 
@@ -24,7 +24,6 @@ Counts = NDArray[np.float64]
 
 RATES = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
 UNKNOWN = -1  # the class where there are no votes
-HALVES = 100  # for an interval
 MIN_IN_HALF = 10  # images of each set; also at least k
 
 _VOTE_ROWS, _PAIRS = 2**16, 2**28  # lists per block, and pairs of voters compared at once
@@ -253,8 +252,8 @@ def direction_of(
 
 
 def _halves_of(labels: Tensor, seed: int, stream: int) -> Tensor:
-    """Which images (n,) are in each half: (HALVES, n) bool, complementary halves adjacent."""
-    drawn = Halves.drawn(len(labels), seed=seed, stream=stream, count=HALVES, device=labels.device)
+    """Which images (n,) are in each half: (REPLICATES, n) bool, complementary halves adjacent."""
+    drawn = Halves.drawn(len(labels), seed=seed, stream=stream, count=REPLICATES, device=labels.device)
     return drawn.members()
 
 
