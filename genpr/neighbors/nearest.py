@@ -189,12 +189,11 @@ def exactly(x: Tensor, y: Tensor, search: Search | None = None) -> BoundsOfPairs
     return of
 
 
-def tightly(x: Tensor, y: Tensor, search: Search | None = None) -> BoundsOfPairs:
+def tightly(x: Tensor, y: Tensor, search: Search) -> BoundsOfPairs:
     """Tight bounds for pairs of rows of `x` and of `y`, equal on all processes that share a search."""
 
     def of(i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        sq = None if search is None else search.map_pairs(sq_differences_by_parts, x, y, i, j)
-        return tight_bounds_of_pairs(x, y, i, j, sq)
+        return tight_bounds_of_pairs(x, y, i, j, search.map_pairs(sq_differences_by_parts, x, y, i, j))
 
     return of
 
