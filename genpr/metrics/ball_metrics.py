@@ -417,8 +417,7 @@ def _find_realism(
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
-    sq_radii = real.sq_radii[real.balls.index(BallKind(k))]
-    values = realism_of(real.points, sq_radii, fake.points, advance=advance)
+    values = realism_of(real.points, real.sq_radii_of_kind(BallKind(k)), fake.points, advance=advance)
     middle = float(values.quantile(0.5))
     return MetricValue(middle, k) if middle < math.inf else None
 
@@ -431,7 +430,7 @@ def _find_rarity(
     from genpr.neighbors.distance import square_roots
 
     assert counts.smallest_real_ball is not None
-    radii = map(square_roots, (counts.smallest_real_ball, real.sq_radii[real.balls.index(BallKind(k))]))
+    radii = map(square_roots, (counts.smallest_real_ball, real.sq_radii_of_kind(BallKind(k))))
     percentile = rarity_of(*radii).percentile
     mean = percentile[percentile.isfinite()].mean()
     return MetricValue(float(mean), k) if mean.isfinite() else None
@@ -445,7 +444,7 @@ def _find_authenticity(
     from genpr.neighbors.nearest import nearest_between
 
     index, sq = nearest_between(fake.points, real.points, 1, advance=advance)
-    share = authentic(index[:, 0], sq[:, 0], real.sq_radii[real.balls.index(BallKind(1))]).double().mean()
+    share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of_kind(BallKind(1))).double().mean()
     of_reals = (real.lists.sq[:, 0] > real.lists.leave_one_out_sq_distances()).double().mean()
     return MetricValue(float(share), k, null=float(of_reals), null_source="leave-one-out")
 

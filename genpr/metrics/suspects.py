@@ -179,18 +179,11 @@ class ManifoldDiagnostics:
         ball, own_ball = _largest_plain(counted.fakes_per_real_ball), _largest_plain(fake.balls)
         if ball is None or real.in_degrees is None:
             return None
-        of_real = float((real.sq_radii[real.balls.index(ball)] == 0).double().mean())
-        of_fake = (
-            0.0
-            if own_ball is None
-            else float((fake.sq_radii[fake.balls.index(own_ball)] == 0).double().mean())
-        )
+        of_real, of_fake = _flat_share(real, ball), 0.0 if own_ball is None else _flat_share(fake, own_ball)
         concentration, common = None, _largest_plain({*fake.balls} & {*real.balls})
         # Only for sets of similar size: more points have smaller balls.
         if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
-            ours, theirs = (
-                float(each.sq_radii[each.balls.index(common)].sqrt().median()) for each in (real, fake)
-            )
+            ours, theirs = (float(each.sq_radii_of_kind(common).sqrt().median()) for each in (real, fake))
             if min(ours, theirs) > 0:  # repeated images have radius 0
                 concentration = theirs / ours
         # A perfect generator puts k m / n fakes into a ball however large it is, and hardly ever ten times as many. Where
@@ -214,6 +207,10 @@ class ManifoldDiagnostics:
                 near_duplicates(ExaminedRows.from_points(fake.points), real.points, sq_to_other=sq_nearest),
             ),
         )
+
+
+def _flat_share(side: Neighborhood, ball: BallKind) -> float:
+    return float((side.sq_radii_of_kind(ball) == 0).double().mean())
 
 
 def _largest_plain(balls: Iterable[BallKind]) -> BallKind | None:

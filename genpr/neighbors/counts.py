@@ -210,6 +210,10 @@ class Neighborhood:
         """Squared radii (len(balls), n) float64, exact."""
         return self.radii.exact()
 
+    def sq_radii_of_kind(self, ball: BallKind) -> Tensor:
+        """Squared radii (n,) float64 of one of the kinds of balls, exact."""
+        return self.sq_radii[self.balls.index(ball)]
+
     def of_fakes(
         self,
         fake: Tensor,
