@@ -222,10 +222,8 @@ def _influence(
     s = torch.linalg.vector_norm(left, dim=0)
     shift = real_half.mean - fake_half.mean
     # F_r^-1 U = F_f' V / S and F_f^-1 V = F_r' U / S: no linear system is solved, and covariances may be singular.
-    halves, sides = (
-        [fake_half],
-        [_whitened(fakes, fake_half.mean, real_half.factor.T @ (left / s.square()), s, -shift, device)],
-    )
+    halves = [fake_half]
+    sides = [_whitened(fakes, fake_half.mean, real_half.factor.T @ (left / s.square()), s, -shift, device)]
     if reals is not None:
         halves.append(real_half)
         sides.append(_whitened(reals, real_half.mean, fake_half.factor.T @ (right / s), s, shift, device))

@@ -122,12 +122,8 @@ class ProjectedCoordinates(Coordinates):
         cls, features: Tensor, center: Tensor, scale: float, basis: Tensor
     ) -> ProjectedCoordinates:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`."""
-        n, device, width, tolerance = (
-            len(features),
-            features.device,
-            basis.shape[1] + 1,
-            basis_tolerance(basis),
-        )
+        n, device = len(features), features.device
+        width, tolerance = basis.shape[1] + 1, basis_tolerance(basis)
         augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device)
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
         half_floors = torch.empty(n, dtype=torch.float32, device=device)
