@@ -179,7 +179,6 @@ class ManifoldDiagnostics:
         ball, own_ball = _largest_plain(counted.fakes_per_real_ball), _largest_plain(fake.balls)
         if ball is None or real.in_degrees is None:
             return None
-        of_real, of_fake = _flat_share(real, ball), 0.0 if own_ball is None else _flat_share(fake, own_ball)
         concentration, common = None, _largest_plain({*fake.balls} & {*real.balls})
         # Only for sets of similar size: more points have smaller balls.
         if common is not None and max(n, m) <= _MAX_SIZE_RATIO * min(n, m):
@@ -201,7 +200,7 @@ class ManifoldDiagnostics:
             tuple(map(Outlier, rows.tolist(), (fakes.double() / m).tolist(), fakes.tolist())),
             concentration,
             near,
-            (of_real, of_fake),
+            (_flat_share(real, ball), _flat_share(fake, own_ball)),
             (
                 near_duplicates(examined_reals(), fake.points),
                 near_duplicates(ExaminedRows.from_points(fake.points), real.points, sq_to_other=sq_nearest),
@@ -209,8 +208,9 @@ class ManifoldDiagnostics:
         )
 
 
-def _flat_share(side: Neighborhood, ball: BallKind) -> float:
-    return float((side.sq_radii_of_kind(ball) == 0).double().mean())
+def _flat_share(side: Neighborhood, ball: BallKind | None) -> float:
+    """Share of balls of radius 0; 0 without any balls."""
+    return 0.0 if ball is None else float((side.sq_radii_of_kind(ball) == 0).double().mean())
 
 
 def _largest_plain(balls: Iterable[BallKind]) -> BallKind | None:
