@@ -112,7 +112,7 @@ def kernel_influence(
     size = min(size, len(real), len(fake))
     kernel = partial(_cubic, d=real.shape[1])
     sides = Blocks(real, where, is_tile=True), Blocks(fake, where, is_tile=True)
-    sums, seen, at_once = list[Tensor](), list[_Marginals](), min(count, _SUMMED_AT_ONCE)
+    sums, seen, at_once = list[Tensor](), list[tuple[Tensor, _Marginals]](), min(count, _SUMMED_AT_ONCE)
     # Whether all pairs of rows, summed by subset, take less time than the pairs of each subset.
     n, m, work = len(real), len(fake), real.shape[1] + _ELEMENTWISE
     drawn = _drawn_rows((n, m), size, count, seed, where)
@@ -130,7 +130,7 @@ def kernel_influence(
             pairs = _PairSums([side.kept() for side in chosen], kernel, has_rows=has_influence)
         sums.append(pairs.sums())
         if has_influence:
-            seen.append(pairs.marginals(rows))
+            seen.append((rows, pairs.marginals()))
     among_reals, among_fakes, diagonals, across = torch.cat(sums).cpu().unbind(dim=1)
     within = among_reals + among_fakes - diagonals
     values = within / (size * (size - 1)) - 2 * across / size**2
@@ -198,7 +198,7 @@ class _PairSums:
         zeros = partial(torch.zeros, dtype=torch.float64, device=self._diagonals[0].device)
         sizes, count = [len(diagonal) for diagonal in self._diagonals], 1 if drawn is None else drawn.shape[1]
         # (rows, count): 1 where a row is in a subset.
-        self._members = None
+        self._drawn, self._members = drawn, None
         if drawn is not None:
             self._members = [
                 zeros(count, n).scatter_(1, rows, 1.0).T.contiguous()
@@ -246,18 +246,17 @@ class _PairSums:
             )
         return torch.stack([*self.totals[:2], of_reals + of_fakes, self.totals[2]], dim=1)
 
-    def marginals(self, drawn: Tensor | None = None) -> _Marginals:
-        """Those of all subsets, whose rows are `drawn` (2, count, size) of the whole sets, or of all rows."""
+    def marginals(self) -> _Marginals:
+        """Those of the drawn rows of all subsets, or of all rows."""
         sides: list[Tensor] = [diagonal[None] for diagonal in self._diagonals]
         sums = [to.T for to in (self._rows[0][0], self._rows[1][0], *self._rows[2])]
-        if drawn is not None and self._members is not None:
-            sides = [diagonal[rows] for diagonal, rows in zip(self._diagonals, drawn, strict=True)]
-            sums = [each.gather(1, drawn[at % 2]) for at, each in enumerate(sums)]
+        if self._drawn is not None:
+            sides = [diagonal[rows] for diagonal, rows in zip(self._diagonals, self._drawn, strict=True)]
+            sums = [each.gather(1, self._drawn[at % 2]) for at, each in enumerate(sums)]
         squares = self._squares.clone()
         for which, own in enumerate(sides):
             squares[which] -= (own - self._constants[which]).square().sum(dim=1)
         return _Marginals(
-            rows=drawn,
             real=sums[0] - sides[0],
             fake=sums[1] - sides[1],
             across_real=sums[2],
@@ -298,7 +297,6 @@ class _Marginals:
     For double-centered matrices: of a matrix K, K_ij less the average contributions of i and j.
     """
 
-    rows: Tensor | None  # (2, count, size): which rows of the whole sets these are; None for all
     real: Tensor  # (count, n) sums over the other reals
     fake: Tensor  # (count, m) sums over the other fakes
     across_real: Tensor  # (count, n) sums over the fakes
@@ -329,10 +327,10 @@ class _Marginals:
 
 
 def _influence_over_subsets(
-    value: float, batches: Sequence[_Marginals], sizes: tuple[int, int], count: int
+    value: float, batches: Sequence[tuple[Tensor, _Marginals]], sizes: tuple[int, int], count: int
 ) -> Influence:
     """Influence on the mean over subsets, whose rows are part of the definition: an image counts as often as it was drawn."""
-    (n, m), size, device = sizes, batches[0].real.shape[1], batches[0].real.device
+    (n, m), size, device = sizes, batches[0][0].shape[2], batches[0][0].device
     phis = [torch.zeros(rows, dtype=torch.float64, device=device) for rows in sizes]
     own, with_itself = torch.zeros(3, dtype=torch.float64), 0.0
     # What pairs of a row with itself would add, times the increase of V2 over that of V1 by the choice of subsets. The slope of V
@@ -342,9 +340,8 @@ def _influence_over_subsets(
     factors = [
         ((1 / size**2 - 1 / rows**2) / count + 1 / rows**2 + across_sets) / sum(first) for rows in sizes
     ]
-    for seen in batches:
-        assert seen.rows is not None
-        sides = zip(seen.rows, (seen.real, seen.fake), (seen.across_real, seen.across_fake), strict=True)
+    for drawn, seen in batches:
+        sides = zip(drawn, (seen.real, seen.fake), (seen.across_real, seen.across_fake), strict=True)
         for phi, (rows, within, across) in zip(phis, sides, strict=True):
             # What a row adds to all of its pairs is a part (size - 2) / (size - 1) of its mean over the others, centered.
             moves = 2 * (within / max(size - 2, 1) - across / size)
