@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -23,14 +24,13 @@ from genpr.metrics.metric import (
 )
 from genpr.metrics.null import balls_hit, calibrated_clipped_coverage, nn_accuracy_null
 from genpr.metrics.uncertainty import lower_part
-from genpr.neighbors.balls import BallKind
+from genpr.neighbors.balls import BallKind, CountRequest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.neighbors.counts import Memberships, Neighborhood
     from genpr.neighbors.engine import Advance
-    from genpr.neighbors.resample import CountRequest
     from genpr.validation import Ties
 
 _MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
@@ -104,14 +104,6 @@ def _smaller_null(*nulls: Null) -> Null:
 # Counts in halves of both sets --------------------------------------------------------------------------------
 
 
-def _count(
-    balls: str, ball: BallKind, count: str, ties: Ties, most: int = 1, rows: str = "other"
-) -> CountRequest:
-    from genpr.neighbors.resample import CountRequest
-
-    return CountRequest(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
-
-
 def _mean_in_halves(
     balls: Literal["real", "fake"],
     count: Literal["owners", "others", "pairs"],
@@ -124,8 +116,8 @@ def _mean_in_halves(
     """
 
     def requests(k: int, ties: Ties) -> tuple[CountRequest, ...]:
-        requested = _count(balls, BallKind(k), count, ties)
-        leave_one_out = _count("real", BallKind(k), "others", "closed", rows="own")
+        requested = CountRequest(balls, BallKind(k), count, ties=ties)
+        leave_one_out = CountRequest("real", BallKind(k), "others", rows="own")
         return (requested, leave_one_out) if is_calibrated else (requested,)
 
     def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -153,7 +145,8 @@ def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
 def _clipped_density_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     ball = BallKind(k, clipped=True)
     # With the row itself left out, open balls that ended at it contain it, as closed balls do.
-    return _count("real", ball, "others", ties, k), _count("real", ball, "others", "closed", k, "own")
+    of_fakes = CountRequest("real", ball, "others", k, ties)
+    return of_fakes, replace(of_fakes, ties="closed", rows="own")
 
 
 def _unclipped_density(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
@@ -309,7 +302,7 @@ def clipped_density(counts: Memberships, k: int) -> float:
     over="real",
     real_ball=BallKind,
     halves=HalfSampling(
-        lambda k, ties: (_count("real", BallKind(k), "owners", ties, k),), _unclipped_coverage
+        lambda k, ties: (CountRequest("real", BallKind(k), "owners", k, ties),), _unclipped_coverage
     ),
 )
 def clipped_coverage(counts: Memberships, k: int) -> float:
@@ -371,9 +364,9 @@ _COVERING = 4  # fakes in the ball of a real that cover it
 def _witnessed_counts(k: int, ties: Ties) -> tuple[CountRequest, ...]:
     clipped = _clipped_ball(k)
     return (
-        _count("fake", clipped, "others", ties, _WITNESSES),
-        _count("fake", clipped, "others", "closed", _WITNESSES, "own"),
-        _count("real", BallKind(k), "owners", ties, _COVERING),
+        CountRequest("fake", clipped, "others", _WITNESSES, ties),
+        CountRequest("fake", clipped, "others", _WITNESSES, rows="own"),
+        CountRequest("real", BallKind(k), "owners", _COVERING, ties),
     )
 
 
@@ -508,8 +501,8 @@ def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> 
     null=lambda counts, _k: nn_accuracy_null(counts.n_real, counts.n_fake),
     halves=HalfSampling(
         lambda _k, ties: (
-            _count("real", BallKind(1), "owners", ties),
-            _count("fake", BallKind(1), "owners", ties),
+            CountRequest("real", BallKind(1), "owners", ties=ties),
+            CountRequest("fake", BallKind(1), "owners", ties=ties),
         ),
         _nn_accuracy_halves,
     ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from genpr.neighbors.balls import BallKind
+from genpr.neighbors.balls import BallKind, CountRequest
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from genpr.neighbors.counts import Memberships, Neighborhood
     from genpr.neighbors.engine import Advance
-    from genpr.neighbors.resample import CountRequest
     from genpr.validation import Ties
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]

@@ -16,12 +16,12 @@ from genpr.memory import fits
 from genpr.metrics.metric import HalfSampling, HalfSizes, MetricValue
 from genpr.metrics.registry import BALLS, PAIRWISE
 from genpr.metrics.uncertainty import MIN_UNITS, with_interval
-from genpr.neighbors.balls import BallKind
+from genpr.neighbors.balls import BallKind, CountRequest
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
 from genpr.neighbors.index import choose_projection
-from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.neighbors.subsets import covered_share_of_subsets
 from genpr.validation import Ties, check_rows
 

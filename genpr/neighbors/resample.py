@@ -15,14 +15,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from genpr.memory import tile_budget
-from genpr.neighbors.balls import BallKind
+from genpr.neighbors.balls import BallKind, CountRequest
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.counts import sq_middle
 from genpr.neighbors.distance import near_sq_distances
@@ -41,20 +40,6 @@ _COLUMNS = 8  # halves of which radii are sorted at once
 def at_once(few: int, size: int, device: torch.device) -> int:
     """Items that are processed together: `few` on a CPU, on a GPU what has room in a tile at `size` bytes each."""
     return few if device.type == "cpu" else max(1, tile_budget(device) // size)
-
-
-@dataclass(frozen=True, slots=True)
-class CountRequest:
-    """What to count in every replicate, that is in a half of the reals and a half of the fakes."""
-
-    balls: Literal["real", "fake"]  # the owners
-    ball: BallKind
-    count: Literal["owners", "others", "pairs"]  # "owners": how many balls hold at least t rows
-    most: int = 1  # count for t = 1 to `most`; 1 for pairs
-    ties: Ties = "closed"  # whether a row on the sphere is inside: "closed" yes, "strict" no
-    # rows that are counted: those of the other set, or, with "own", the other rows of the same set. Own rows
-    # at exactly the radius of a ball are not counted beyond the listed neighbors
-    rows: Literal["other", "own"] = "other"
 
 
 @dataclass(frozen=True, slots=True)

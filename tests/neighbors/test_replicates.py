@@ -10,14 +10,14 @@ from search_cases import ENGINES, SEARCH_KINDS, all_pairs, place, sq_distances
 from torch import Tensor
 
 from genpr.neighbors import resample
-from genpr.neighbors.balls import BallKind
+from genpr.neighbors.balls import BallKind, CountRequest
 from genpr.neighbors.counts import Neighborhood, cross_counts, sq_radii_of
 from genpr.neighbors.distance import near_sq_distances
 from genpr.neighbors.engine import ENGINE, Engine
 from genpr.neighbors.halves import Halves, Hits, counted, neighbors_needed, packed, unpacked
 from genpr.neighbors.index import IndexedPoints
 from genpr.neighbors.nearest import extended_lists as search_again
-from genpr.neighbors.resample import CountRequest, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.neighbors.search import Pairs
 
 CPU = torch.device("cpu")
