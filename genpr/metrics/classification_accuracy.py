@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
 from genpr.neighbors.index import IndexedPoints, choose_projection
 from genpr.neighbors.nearest import nearest_between
 
@@ -252,9 +252,8 @@ def direction_of(
 
 
 def _halves_of(labels: Tensor, seed: int, stream: int) -> Tensor:
-    """Which images (n,) are in each half: (REPLICATES, n) bool, complementary halves adjacent."""
-    drawn = Halves.drawn(len(labels), seed=seed, stream=stream, count=REPLICATES, device=labels.device)
-    return drawn.members()
+    """Which images (n,) are in each half: (B, n) bool, complementary halves adjacent."""
+    return Halves.drawn(len(labels), seed=seed, stream=stream, device=labels.device).members()
 
 
 def recognized_elsewhere(labels: Tensor, predicted: Tensor, *, intervals: bool, seed: int) -> Direction:

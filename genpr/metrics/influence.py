@@ -140,7 +140,7 @@ class Influence:
             return value + error * signs.repeat(REPLICATES // 4)
         moves = torch.zeros(REPLICATES, dtype=torch.float64)
         for phi, stream in self._sides():
-            halves = Halves.drawn(len(phi), seed=seed, stream=stream, count=REPLICATES, device=phi.device)
+            halves = Halves.drawn(len(phi), seed=seed, stream=stream, device=phi.device)
             # Row by row: the last bits of a matrix product would depend on the number of threads.
             moves += (halves.members() * phi).sum(dim=1).cpu() * (2 / len(phi))
         return value + error / plain * moves

@@ -19,7 +19,7 @@ from genpr.metrics.uncertainty import MIN_UNITS, with_interval
 from genpr.neighbors.balls import BallKind, CountRequest
 from genpr.neighbors.counts import Memberships, Neighborhood
 from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
-from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, REPLICATES, Halves, neighbors_needed
+from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
 from genpr.neighbors.index import choose_projection
 from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.neighbors.subsets import covered_share_of_subsets
@@ -192,7 +192,7 @@ def _halved(side: Neighborhood, stream: int, seed: int, groups: Tensor | None) -
     covariance is then zero on average.
     """
     n, device = len(side.points.features), side.points.features.device
-    halves = Halves.drawn(n, seed=seed, stream=stream, count=REPLICATES, device=device, groups=groups)
+    halves = Halves.drawn(n, seed=seed, stream=stream, device=device, groups=groups)
     return ResampledSet(side.points, side.lists, halves)
 
 

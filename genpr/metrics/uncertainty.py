@@ -50,7 +50,6 @@ MIN_UNITS = 10
 """Units, such as images or prompts, without which `halved` has too few."""
 
 _LEVEL = 0.95
-_N_HALVES = 100
 _UNIT_STREAM = 2  # different from those of reals and fakes
 _MAX_WEIGHTS = 2**22  # of halves that are held at once
 _DRAWS = 5000
@@ -92,7 +91,7 @@ def halved(statistic: Callable[[Tensor], Tensor], n: int, *, seed: int = 0) -> T
 
     if n < MIN_UNITS:
         raise UsageError(f"halves need at least {MIN_UNITS} units, not {n}", code="too-few-units")
-    halves = Halves.drawn(n, seed=seed, stream=_UNIT_STREAM, count=_N_HALVES, device=torch.device("cpu"))
+    halves = Halves.drawn(n, seed=seed, stream=_UNIT_STREAM, device=torch.device("cpu"))
     blocks = torch.split(halves.members(), max(1, _MAX_WEIGHTS // n))
     return torch.cat([statistic(block.double()).double() for block in blocks])
 

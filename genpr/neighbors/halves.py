@@ -39,7 +39,7 @@ class Halves:
         *,
         seed: int,
         stream: int,
-        count: int,
+        count: int = REPLICATES,
         device: torch.device,
         groups: Tensor | None = None,
     ) -> Halves:
