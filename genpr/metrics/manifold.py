@@ -118,7 +118,7 @@ class KNNManifold:
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
         counts = cross_counts(
-            self.balls.points, self._placed(queries), real_sq_radii=self.balls.radii, ties=self.ties
+            self.balls.points, self._placed(queries), real_radii=self.balls.radii, ties=self.ties
         )
         return counts.real_balls_per_fake[0]
 
@@ -143,7 +143,7 @@ class KNNManifold:
         counts = cross_counts(
             self.balls.points,
             self._placed(queries),
-            real_sq_radii=self.balls.sq_radii,
+            real_radii=self.balls.radii,
             smallest_of=0,
             ties=self.ties,
         )

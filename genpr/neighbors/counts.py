@@ -83,13 +83,6 @@ class Radii:
     _later: Callable[[Tensor | None], Tensor] | None = None  # exact ones of some rows (r,) or of all
 
     @classmethod
-    def of(cls, sq_radii: Tensor | Radii | None, features: Tensor) -> Radii:
-        """Known ones, or those of no balls around (n, d) `features`."""
-        if isinstance(sq_radii, Radii):
-            return sq_radii
-        return cls.none(features) if sq_radii is None else cls(sq_radii, sq_radii)
-
-    @classmethod
     def none(cls, features: Tensor) -> Radii:
         """Of no kind of balls around (n, d) `features`."""
         nothing = torch.empty(0, len(features), dtype=torch.float64, device=features.device)
@@ -252,8 +245,8 @@ class Neighborhood:
         counts = cross_counts(
             self.points,
             fakes.points,
-            real_sq_radii=self.radii.of_balls(rows),
-            fake_sq_radii=fakes.radii,
+            real_radii=self.radii.of_balls(rows),
+            fake_radii=fakes.radii,
             smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
             ties=self.ties,
             consumers=consumers,
@@ -335,8 +328,8 @@ def cross_counts(
     real: IndexedPoints,
     fake: IndexedPoints,
     *,
-    real_sq_radii: Tensor | Radii | None = None,
-    fake_sq_radii: Tensor | Radii | None = None,
+    real_radii: Radii | None = None,
+    fake_radii: Radii | None = None,
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine = ENGINE,
@@ -345,7 +338,7 @@ def cross_counts(
 ) -> CrossCounts:
     """Count ball memberships between two sets, for all sets of radii in one pass over real x fake, with other `consumers`."""
     n, m, device = len(real.features), len(fake.features), real.features.device
-    radii = Radii.of(real_sq_radii, real.features), Radii.of(fake_sq_radii, fake.features)
+    radii = real_radii or Radii.none(real.features), fake_radii or Radii.none(fake.features)
     of_real, of_fake = radii
     a, b = len(of_real.lower), len(of_fake.lower)
     reaches = [

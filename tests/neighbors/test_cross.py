@@ -10,7 +10,7 @@ from search_cases import ENGINES, SEARCH_KINDS, combinations, place, projection_
 
 from genpr.neighbors import counts as counts_module
 from genpr.neighbors.balls import BallKind
-from genpr.neighbors.counts import CrossCounts, Neighborhood, cross_counts
+from genpr.neighbors.counts import CrossCounts, Neighborhood, Radii, cross_counts
 from genpr.neighbors.engine import CPU, Engine
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -32,8 +32,8 @@ def _assert_counts(counts: CrossCounts, sq, real_sq_radii, fake_sq_radii, ties: 
 
 def _counts(x, y, of_real, of_fake, sq, ties: str, **options) -> CrossCounts:
     """Counts of a search, after an assertion that they match squared distances."""
-    radii = {"real_sq_radii": torch.from_numpy(of_real), "fake_sq_radii": torch.from_numpy(of_fake)}
-    counts = cross_counts(x, y, **radii, ties=ties, **options)
+    real_radii, fake_radii = (Radii(known, known) for known in map(torch.from_numpy, (of_real, of_fake)))
+    counts = cross_counts(x, y, real_radii=real_radii, fake_radii=fake_radii, ties=ties, **options)
     _assert_counts(counts, sq, of_real, of_fake, ties)
     return counts
 
@@ -88,7 +88,7 @@ def test_radii_are_verified_only_where_they_decide(case, kind, engine, rng):
         ]
         radii = [side.radii for side in sides]
         counts = cross_counts(
-            x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], ties=ties, engine=ENGINES[engine]
+            x, y, real_radii=radii[0], fake_radii=radii[1], ties=ties, engine=ENGINES[engine]
         )
         _assert_counts(counts, expected.sq, *exact, ties)
         for side, of_side in zip(sides, exact, strict=True):
@@ -105,7 +105,7 @@ def test_few_radii_are_verified(rng, verified):
     x, y = place(*rng.normal(size=(2, 600, 256)).astype(np.float32))
     sides = [Neighborhood.from_points(points, [BallKind(5)], counts_degrees=False) for points in (x, y)]
     assert not verified
-    cross_counts(x, y, real_sq_radii=sides[0].radii, fake_sq_radii=sides[1].radii)
+    cross_counts(x, y, real_radii=sides[0].radii, fake_radii=sides[1].radii)
     assert sum(verified) < 600 / 4
 
 
@@ -114,7 +114,8 @@ def test_without_radii_there_are_no_counts(kind, rng):
     x, y = place(*rng.normal(size=(2, 30, 4)).astype(np.float32), kind=kind)
     counts = cross_counts(x, y)
     assert counts.real_balls_per_fake.shape == (0, 30)
-    counts = cross_counts(x, y, fake_sq_radii=sq_radii(y, [2]))
+    of_fake = sq_radii(y, [2])
+    counts = cross_counts(x, y, fake_radii=Radii(of_fake, of_fake))
     assert counts.fakes_per_real_ball.shape == (0, 30)
     assert counts.fake_balls_per_real.shape == (1, 30)
 
@@ -136,10 +137,10 @@ def test_float16_features_equal_their_float32_values(kind, rng):
     real, fake = torch.from_numpy(rng.normal(5, 0.1, (2, 90, 40))).half()
     projection = projection_of(real.float(), kind)
     x, y = projection.place(real), projection.place(fake)
-    of_real = oracle.kth_sq_distances(real.float().numpy(), [3])
-    counts = cross_counts(x, y, real_sq_radii=torch.from_numpy(of_real))
+    of_real = torch.from_numpy(oracle.kth_sq_distances(real.float().numpy(), [3]))
+    counts = cross_counts(x, y, real_radii=Radii(of_real, of_real))
     sq = oracle.sq_distances(real.float().numpy(), fake.float().numpy())
-    _assert_counts(counts, sq, of_real, [], "closed")
+    _assert_counts(counts, sq, of_real.numpy(), [], "closed")
 
 
 def _no_bounds(x, y, i, j):
@@ -166,9 +167,9 @@ def test_shortcuts_change_nothing(name, value, case, monkeypatch):
 @pytest.mark.parametrize("engine", ["default", "sweep in tiles of 64 x 7"])
 def test_few_pairs_are_verified(engine, rng, verified):
     x, y = place(*rng.normal(5, 0.05, (2, 600, 200)).astype(np.float32))
-    radii = [sq_radii(points, [5]) for points in (x, y)]
+    radii = [Radii(known, known) for known in (sq_radii(points, [5]) for points in (x, y))]
     verified.clear()
-    cross_counts(x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], engine=ENGINES[engine])
+    cross_counts(x, y, real_radii=radii[0], fake_radii=radii[1], engine=ENGINES[engine])
     assert sum(verified) < 0.05 * 600
 
 
@@ -178,8 +179,9 @@ def test_many_copies_are_counted_without_verification(kind, rng, verified):
     features[::3] += rng.normal(20, 1, size=(200, 16)).astype(np.float32)
     x, y = place(features, features, kind=kind)
     sq_radii = torch.from_numpy(oracle.kth_sq_distances(features, [5]))
+    radii = Radii(sq_radii, sq_radii)
     verified.clear()
-    counts = cross_counts(x, y, real_sq_radii=sq_radii, fake_sq_radii=sq_radii)
+    counts = cross_counts(x, y, real_radii=radii, fake_radii=radii)
     assert (counts.real_balls_per_fake[0].reshape(-1, 3)[:, 1:] == 400).all()
     assert torch.equal(counts.real_balls_per_fake, counts.fake_balls_per_real)
     # Of 400 x 400 pairs of copies; rows with k copies have no sphere to lie on.
@@ -201,7 +203,7 @@ def test_dense_memberships_are_processed_in_portions(rng, set_sizes, monkeypatch
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)
-    counts = cross_counts(x, y, real_sq_radii=everything, engine=Engine(128, 128))
+    counts = cross_counts(x, y, real_radii=Radii(everything, everything), engine=Engine(128, 128))
     assert (counts.real_balls_per_fake == 128).all()
     assert (counts.fakes_per_real_ball == 4000).all()
     assert sum(sizes) == 128 * 4000

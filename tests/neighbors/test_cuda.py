@@ -10,7 +10,7 @@ import torch
 from search_cases import SEARCH_KINDS, projection_of, sq_radii
 
 from genpr.neighbors import index
-from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.counts import Radii, cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import IndexedPoints, Projection, choose_projection, is_suitable
@@ -35,10 +35,10 @@ def _moved(projection: Projection, device: str) -> Projection:
 
 
 def _everything(x: IndexedPoints, y: IndexedPoints, engine: Engine) -> list[torch.Tensor]:
-    radii = [sq_radii(points, [3, 5], engine=engine) for points in (x, y)]
-    tables = []
+    known = [sq_radii(points, [3, 5], engine=engine) for points in (x, y)]
+    radii, tables = [Radii(each, each) for each in known], []
     for ties in ("closed", "strict"):
-        counts = cross_counts(x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], ties=ties, engine=engine)
+        counts = cross_counts(x, y, real_radii=radii[0], fake_radii=radii[1], ties=ties, engine=engine)
         tables += [
             counts.real_balls_per_fake,
             counts.fakes_per_real_ball,
@@ -46,8 +46,8 @@ def _everything(x: IndexedPoints, y: IndexedPoints, engine: Engine) -> list[torc
             counts.reals_per_fake_ball,
         ]
     nearest = nearest_between(x, y, 4, engine=engine)[1]
-    assert all(table.device == x.features.device for table in (*radii, *tables, nearest))
-    return [table.cpu() for table in (*radii, *tables, nearest)]
+    assert all(table.device == x.features.device for table in (*known, *tables, nearest))
+    return [table.cpu() for table in (*known, *tables, nearest)]
 
 
 def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> None:

@@ -102,7 +102,7 @@ def test_rounded_rows_that_are_not_stored_are_recomputed(case, kind):
 
 def _counted(x: IndexedPoints, y: IndexedPoints, k: int, engine: Engine) -> list[Tensor]:
     own = [Neighborhood.from_points(points, [BallKind(k)], engine=engine, keep=2 * k) for points in (x, y)]
-    counts = cross_counts(x, y, real_sq_radii=own[0].sq_radii, fake_sq_radii=own[1].sq_radii, engine=engine)
+    counts = cross_counts(x, y, real_radii=own[0].radii, fake_radii=own[1].radii, engine=engine)
     index, sq = nearest_between(y, x, k, engine=engine)
     return [
         *(table for each in own for table in (each.sq_radii, each.in_degrees, each.lists.sq)),
