@@ -227,11 +227,12 @@ DISTRIBUTION_METRICS: list[Metric] = [
 """In display order."""
 
 
-def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
-    return MappingProxyType({metric.name: metric for metric in metrics})
+def _by_name(metrics: Sequence[Metric], kind: type[M]) -> Mapping[str, M]:
+    """Those of a kind, by name."""
+    return MappingProxyType({metric.name: metric for metric in metrics if isinstance(metric, kind)})
 
 
-METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, *DISTRIBUTION_METRICS])
+METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, *DISTRIBUTION_METRICS], Metric)
 """Those computed from features alone, by name, in display order."""
 
 _RECONSTRUCTED, _DIVERSITY = "reconstruction.", "diversity."
@@ -296,7 +297,8 @@ CONDITIONAL: Mapping[str, Metric] = _by_name(
             upper=None if name in _UNBOUNDED else 1.0,
         )
         for name, meaning, reference in _ROWS
-    ]
+    ],
+    Metric,
 )
 """Those that compare images with the labels, prompts, entities or originals that they were generated from.
 
@@ -307,25 +309,19 @@ Families are never averaged: `recall` is a share of the reals' variety, `label.m
 ALL_METRICS: Mapping[str, Metric] = MappingProxyType({**METRICS, **CONDITIONAL})
 """Every metric that results can contain."""
 
-NEIGHBORS: Mapping[str, NeighborMetric] = _by_name(NEIGHBOR_METRICS)
+NEIGHBORS: Mapping[str, NeighborMetric] = _by_name(NEIGHBOR_METRICS, NeighborMetric)
 """Those that count neighbors."""
 
-BALLS: Mapping[str, BallMetric] = _by_name(
-    [each for each in NEIGHBOR_METRICS if isinstance(each, BallMetric)]
-)
+BALLS: Mapping[str, BallMetric] = _by_name(NEIGHBOR_METRICS, BallMetric)
 """Those that follow from ball memberships."""
 
-PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
-    [each for each in NEIGHBOR_METRICS if isinstance(each, PairwiseMetric)]
-)
+PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(NEIGHBOR_METRICS, PairwiseMetric)
 """Those with a separate search."""
 
-HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metric, HeldOutMetric))
+HELD_OUT = frozenset(_by_name(DISTRIBUTION_METRICS, HeldOutMetric))
 """Those that compare with reals that were held out of training."""
 
-DISTRIBUTIONS: Mapping[str, DistributionMetric] = _by_name(
-    [each for each in DISTRIBUTION_METRICS if isinstance(each, DistributionMetric)]
-)
+DISTRIBUTIONS: Mapping[str, DistributionMetric] = _by_name(DISTRIBUTION_METRICS, DistributionMetric)
 """Those of two distributions, or of the fakes alone, without neighbors."""
 
 MOMENTS = frozenset(name for name, metric in DISTRIBUTIONS.items() if metric.uses_moments)
