@@ -29,6 +29,8 @@ Index = Tensor | slice
 @overload
 def part_of(rows: Index, at: Tensor) -> Tensor: ...
 @overload
+def part_of(rows: Tensor, at: Index) -> Tensor: ...
+@overload
 def part_of(rows: Index, at: slice) -> Index: ...
 def part_of(rows: Index, at: Index) -> Index:
     """The `rows` at positions."""
@@ -151,7 +153,7 @@ class ProjectedCoordinates(Coordinates):
 
     def columns(self, rows: Index) -> Tensor:
         """(p, w + 2) float32 for `rows`: inner products with `queries` are keys."""
-        return self.augmented[rows] if isinstance(rows, slice) else self.augmented.index_select(0, rows)
+        return part_of(self.augmented, rows)
 
     def queries(self, rows: Index) -> Tensor:
         """(p, w + 2) float32 for `rows`. See `columns`."""
@@ -204,9 +206,7 @@ class RoundedCoordinates(Coordinates):
     def at(self, rows: Index) -> Tensor:
         """Rounded `rows`: (p, d)."""
         if len(self.rounded_rows):
-            if isinstance(rows, slice):
-                return self.rounded_rows[rows]
-            return self.rounded_rows.index_select(0, rows)
+            return part_of(self.rounded_rows, rows)
         (_, d), device, count = self.features.shape, self.features.device, count_of(rows)
         out = torch.empty(count, d, dtype=torch.float32, device=device)
         shift = self.center * -self.scale

@@ -25,11 +25,9 @@ class Pairs(NamedTuple):
     sq_lower: Tensor
     sq_upper: Tensor
 
-    def at(self, index: Tensor | slice) -> Pairs:
+    def at(self, index: Index) -> Pairs:
         """The pairs at `index`."""
-        if isinstance(index, slice):
-            return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
-        return Pairs(*(each.index_select(0, index) for each in self))
+        return Pairs(*(part_of(each, index) for each in self))
 
 
 _BYTES_PER_HELD = 64  # of pairs that are held, while they are joined
