@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -54,24 +55,21 @@ def sq_middle(sq_low: Tensor, sq_high: Tensor) -> Tensor:
     return torch.from_numpy(middle).to(sq_low.device)
 
 
-@dataclass(frozen=True, slots=True)
-class _LaterRadii:
-    """Exact squared radii of balls around (n, d) `features`, verified when they are needed, from the pairs that bound them."""
+def _exact_sq_radii(
+    features: Tensor, near: DirectedPairs, balls: Sequence[BallKind], rows: Tensor | None
+) -> Tensor:
+    """Exact squared radii of balls around (n, d) `features`, verified when they are needed, from the pairs that bound them.
 
-    features: Tensor
-    near: DirectedPairs
-    balls: tuple[BallKind, ...]
-
-    def __call__(self, rows: Tensor | None = None) -> Tensor:
-        """Of `rows` (r,), in any order, or of all: (len(balls), r) float64."""
-        near, x, place = self.near, self.features, None
-        if rows is not None:
-            some, place = torch.unique(rows, return_inverse=True)
-            near, x = near.of_rows(some), x.index_select(0, some)
-        _, bounds = near.resolved([exactly(x, self.features)], sorted({ball.k for ball in self.balls}))
-        # Rows without pairs have k copies.
-        sq_radii = torch.stack([bounds[ball.k][0] for ball in self.balls]).masked_fill_(near.size == 0, 0)
-        return sq_radii if place is None else sq_radii.index_select(1, place)
+    Of `rows` (r,), in any order, or of all: (len(balls), r) float64.
+    """
+    x, place = features, None
+    if rows is not None:
+        some, place = torch.unique(rows, return_inverse=True)
+        near, x = near.of_rows(some), x.index_select(0, some)
+    _, bounds = near.resolved([exactly(x, features)], sorted({ball.k for ball in balls}))
+    # Rows without pairs have k copies.
+    sq_radii = torch.stack([bounds[ball.k][0] for ball in balls]).masked_fill_(near.size == 0, 0)
+    return sq_radii if place is None else sq_radii.index_select(1, place)
 
 
 @dataclass(slots=True)
@@ -182,7 +180,7 @@ class Neighborhood:
             if has_differences and not counts_degrees and not any(ball.clipped for ball in balls):
                 near, bounds = near.resolved(steps[:1], ks)
                 each = torch.stack([bounds[ball.k].masked_fill(settled, 0) for ball in balls], dim=1)
-                radii = Radii(each[0], each[1], _LaterRadii(features, near, balls))
+                radii = Radii(each[0], each[1], partial(_exact_sq_radii, features, near, balls))
                 return cls(points, balls, ties, radii, None, lists)
             near, bounds = near.resolved(steps if has_differences else steps[1:], ks)
             kth = {k: of_k[0].masked_fill_(settled, 0) for k, of_k in bounds.items()}
