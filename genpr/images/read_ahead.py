@@ -9,8 +9,6 @@ the pixels. Until its process runs, and if the process ends early or cannot load
 from __future__ import annotations
 
 import ctypes
-import math
-import mmap
 import os
 import pickle
 import signal
@@ -27,10 +25,9 @@ from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import genpr
 from genpr.errors import ResourceError, some
@@ -43,25 +40,16 @@ _CODE = (
     "from genpr.images.read_ahead import serve; serve({connection}, {memory})"
 )
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
-_ALIGNMENT = 64  # bytes
 _CHUNK = 8  # images per task
 _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels in memory
 _MAX_THREADS = 32
 _NO_FEATURES: Any = None  # of images in a cache, which the thread reads
 
 
-class _Place(NamedTuple):
-    """Where pixels are in the shared memory."""
-
-    offset: int
-    dtype: str
-    shape: tuple[int, ...]
-
-
 _Loaded = list[list[LoadedImage]]  # by image and reader
 _Load = Callable[[Sequence[Positioned]], _Loaded]
 _OfProcess = list[list[LoadedImage] | None]  # None for an image with an error
-_Reply = list[list[tuple[LoadedImage, _Place | None]] | None]
+_Reply = tuple[bytes, list[int]]  # all but the pixels, pickled, and the bytes of each array of pixels
 
 
 def read_ahead(
@@ -158,7 +146,7 @@ class _Process:
             resources.callback(os.close, memory)
             with open(memory, "wb", closefd=False) as file:
                 pickle.dump(task, file)
-            self._pixels = _SharedPixels(memory)
+            self._memory = memory
             path = [*filter(None, sys.path), str(Path(genpr.__file__).parents[1])]
             code = _CODE.format(path=path, connection=theirs.fileno(), memory=memory)
             self._process = subprocess.Popen(
@@ -185,7 +173,7 @@ class _Process:
                 self._connection.recv()
                 self._is_ready = True
             self._connection.send(items)
-            return self._pixels.restored(self._connection.recv())
+            return _restored(self._connection.recv(), self._memory)
         except Exception:  # noqa: BLE001 - it ended, an item cannot be pickled, or no memory or handle is left
             self.end()
             if not self._is_ready or -process.returncode not in _CRASHES:
@@ -222,58 +210,40 @@ class _CachedNames:
         return CachedImage(_NO_FEATURES)
 
 
-class _SharedPixels:
-    """Pixels in a file in memory, from its beginning, which the next ones overwrite."""
+def _stored(images: _OfProcess, memory: int) -> _Reply:
+    """Write pixels to a file in memory, from its beginning; those that readers share only once."""
+    pixels = list[pickle.PickleBuffer]()
+    rest = pickle.dumps(images, protocol=5, buffer_callback=pixels.append)
+    with open(memory, "wb", closefd=False) as file:
+        file.seek(0)
+        file.writelines(each.raw() for each in pixels)
+        file.truncate()
+    return rest, [each.raw().nbytes for each in pixels]
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._mapped: mmap.mmap | None = None
 
-    def stored(self, loaded: _Loaded) -> _Reply:
-        """Write the pixels of all images."""
-        places, end = dict[int, _Place](), 0  # by address, since readers may share pixels
-        arrays = [
-            np.asarray(image.pixels) for images in loaded for image in images if image.pixels is not None
-        ]
-        for pixels in arrays:
-            if pixels.ctypes.data not in places:
-                places[pixels.ctypes.data] = _Place(end, pixels.dtype.str, pixels.shape)
-                end += -(-pixels.nbytes // _ALIGNMENT) * _ALIGNMENT
-        os.ftruncate(self._memory, end)
-        for pixels in arrays:
-            self._at(places[pixels.ctypes.data])[...] = pixels
-        each = iter(arrays)
+def _restored(reply: _Reply, memory: int) -> _OfProcess:
+    """The images with copies of their pixels."""
+    rest, sizes = reply
+    with open(memory, "rb", closefd=False) as file:
+        file.seek(0)
+        pixels = [np.fromfile(file, np.uint8, size) for size in sizes]
+    images: _OfProcess = pickle.loads(rest, buffers=pixels)
+    return images
 
-        def without_pixels(image: LoadedImage) -> tuple[LoadedImage, _Place | None]:
-            place = None if image.pixels is None else places[next(each).ctypes.data]
-            return replace(image, pixels=None), place
 
-        stored = [list(map(without_pixels, images)) for images in loaded]
-        is_usable = [all(image.error is None for image in images) for images in loaded]
-        return [images if usable else None for images, usable in zip(stored, is_usable, strict=True)]
-
-    def restored(self, reply: _Reply) -> _OfProcess:
-        """The images with copies of their pixels."""
-        places = {place for images in reply for _, place in images or () if place is not None}
-        copies = {place: self._at(place).copy() for place in places}
-        restored = _OfProcess()
-        for images in reply:
-            own = [replace(image, pixels=place and copies[place]) for image, place in images or ()]
-            restored.append(None if images is None else own)
-        return restored
-
-    def _at(self, place: _Place) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """The array at a place."""
-        dtype, count = np.dtype(place.dtype), math.prod(place.shape)
-        end = place.offset + count * dtype.itemsize
-        if self._mapped is None or len(self._mapped) < end:
-            self._mapped = mmap.mmap(self._memory, os.fstat(self._memory).st_size)
-        return np.frombuffer(self._mapped, dtype, count, place.offset).reshape(place.shape)
+def _usable(images: list[LoadedImage]) -> list[LoadedImage] | None:
+    """The results of all readers with pixels in arrays, whose bytes are pickled by themselves; None with an error."""
+    if any(image.error is not None for image in images):
+        return None
+    return [
+        image if image.pixels is None else replace(image, pixels=np.ascontiguousarray(image.pixels))
+        for image in images
+    ]
 
 
 def serve(connection: int, memory: int) -> None:
     """Load images for the thread at the other end of a connection until it is closed; both arguments are file descriptors."""
-    thread, pixels = Connection(connection), _SharedPixels(memory)
+    thread = Connection(connection)
     with open(memory, "rb", closefd=False) as file:
         file.seek(0)
         readers, policy = pickle.load(file)
@@ -282,7 +252,7 @@ def serve(connection: int, memory: int) -> None:
         while True:
             items = thread.recv()
             try:
-                reply = pixels.stored(load(items, readers, policy))
+                reply = _stored(list(map(_usable, load(items, readers, policy))), memory)
             except Exception:  # noqa: BLE001 - the thread tries again, and raises the error
-                reply = [None] * len(items)
+                reply = _stored([None] * len(items), memory)
             thread.send(reply)
