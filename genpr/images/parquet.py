@@ -34,10 +34,9 @@ _BATCH_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Columns:
-    """The image column, `{bytes, path}` (`is_struct`) or bytes; candidates for the label column; names of their classes."""
+    """The image column, `{bytes, path}` or bytes; candidates for the label column; names of their classes."""
 
     image: str
-    is_struct: bool
     labels: tuple[str, ...]
     classes: dict[str, tuple[str, ...]]
 
@@ -62,7 +61,7 @@ def columns_of(schema: Any, name: str) -> Columns:  # noqa: ANN401 - pyarrow has
     labels = [each for each in classes if _is_class(fields[each])]
     if not labels and _LABEL_NAME in fields and _is_class(fields[_LABEL_NAME]):
         labels = [_LABEL_NAME]
-    return Columns(candidates[0], bool(binary[candidates[0]]), tuple(labels), classes)
+    return Columns(candidates[0], tuple(labels), classes)
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
@@ -94,8 +93,9 @@ def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
     return name.startswith(("int", "uint")) or name in {"string", "large_string", "string_view"}
 
 
-def _bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes:  # noqa: ANN401 - pyarrow has no types
-    """The bytes of a scalar."""
+def _bytes_of(value: Any, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
+    """The bytes of a scalar, `{bytes, path}` or bytes."""
+    is_struct = _holds_bytes(value.type)
     data = value["bytes"] if is_struct and value.is_valid else value
     if not data.is_valid:
         where = value["path"].as_py() if is_struct and value.is_valid and "path" in value else None
@@ -165,10 +165,7 @@ class ParquetSource(IndexedSource):
                     batch = next((batch for row, batch in rows if row == index), None)
                     if batch is None:
                         raise ValueError(f"it ends before row {index:,}, which its footer declares")
-                    yield Item(f"[{index}]", partial(self._read, batch[0], f"[{index}]"))
-
-    def _read(self, value: Any, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
-        return _bytes_of(value, name, is_struct=self.columns.is_struct)
+                    yield Item(f"[{index}]", partial(_bytes_of, batch[0], f"[{index}]"))
 
     def source_labels(self) -> SourceLabels | None:
         """The values of the label column."""
