@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from genpr.errors import DataError, ImageError
 from genpr.images.formats import START
 from genpr.images.item import (
-    ImageSource,
+    IndexedSource,
     Item,
     check_encoded_size,
     count_suffixes,
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class MemberSource(ImageSource, Generic[T]):
+class MemberSource(IndexedSource, Generic[T]):
     """Files of a folder, list or archive, each read by itself from any thread; `passed_over` counts the other files."""
 
     is_in_files = True
@@ -43,9 +43,6 @@ class MemberSource(ImageSource, Generic[T]):
 
     def __len__(self) -> int:
         return len(self.members)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.select(range(len(self)))
 
     def select(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; others are not read."""
