@@ -352,16 +352,13 @@ def _clusters(found: FoundModes, every: bool, *, is_real: bool) -> Table:
     from genpr.evaluation.modes import NAMED
 
     clusters = found.modes.uncovered if is_real else found.modes.outside
-    heads = (
-        ("cluster", "reals", "uncovered", "fakes") if is_real else ("cluster", "fakes", "outside", "reals")
-    )
-    number, size, flagged, others = heads
+    size, flagged, others = ("reals", "uncovered", "fakes") if is_real else ("fakes", "outside", "reals")
     records = []
     for index, each in enumerate([each for each in clusters if each.is_significant or every], start=1):
         named = [(name, count / each.flagged) for name, count in each.classes]
         records.append(
             {
-                number: str(index),
+                "cluster": str(index),
                 size: f"{each.size:,}",
                 flagged: f"{each.flagged / each.size:.0%}",
                 "expected": f"{each.expected / each.size:.0%}",
