@@ -36,32 +36,8 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from genpr.errors import GenprError, ImageError, short
-from genpr.images.formats import (
-    BITS,
-    JPEG_END,
-    JPEG_SCAN,
-    NEXT_PAGE,
-    PHOTOMETRIC,
-    PLANAR,
-    PLUGINS,
-    SAFE_PILLOW,
-    SEPARATE_PLANES,
-    TIFF_LAYOUT,
-    ReadLimitedFile,
-    TooManyPiecesError,
-    UnsupportedImageError,
-    avif_without_exif,
-    check_png,
-    check_tiff,
-    image_format,
-    jpeg_without_metadata,
-    jpeg_xl_size,
-    tiff_entries,
-    tiff_tile,
-    unaccepted,
-    unread_format,
-    unsafe_in_tiff,
-)
+from genpr.images import formats
+from genpr.images.formats import ReadLimitedFile, TooManyPiecesError, UnsupportedImageError
 from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 from genpr.images.prepare import prepare_pixels
@@ -89,7 +65,7 @@ _MAX_COMMENTS = 1000  # of a GIF, and of a plain PPM, of which Pillow copies a b
 _PART_PIXELS = 2**22  # pixels that are converted at once, since conversion takes several copies
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
-_ORIENTATION, _WHITE_IS_ZERO = 274, 0  # a TIFF tag, and a value of `PHOTOMETRIC`
+_ORIENTATION, _WHITE_IS_ZERO = 274, 0  # a TIFF tag, and a value of `formats.PHOTOMETRIC`
 _TIFF_LAYOUT_ERRORS = {"unknown pixel mode", "string index out of range"}
 
 _Converted = tuple[NDArray[np.uint8], set[str]]
@@ -184,8 +160,8 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
 
 def _plugin(format_name: str) -> type[ImageFile.ImageFile] | None:
     """The class of Pillow or of an installed plugin that reads a format."""
-    if format_name in PLUGINS:
-        _, package, oldest, module, name = PLUGINS[format_name]
+    if format_name in formats.PLUGINS:
+        _, package, oldest, module, name = formats.PLUGINS[format_name]
         if Version(decoder_versions().get(package, "0")) >= Version(oldest):
             with suppress(ImportError):
                 plugin: type[ImageFile.ImageFile] = getattr(import_module(module), name)
@@ -195,7 +171,7 @@ def _plugin(format_name: str) -> type[ImageFile.ImageFile] | None:
 
 def readable_format(data: bytes) -> str | None:
     """Name of the format of a file that can be decoded here, by Pillow or by an installed plugin; None for others."""
-    name = image_format(data) or unread_format(data)
+    name = formats.image_format(data) or formats.unread_format(data)
     return name if name and _plugin(name) is not None else None
 
 
@@ -229,7 +205,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     else:
         format_name = readable_format(data)
         if format_name is None:
-            code, found_instead = unaccepted(data, name)
+            code, found_instead = formats.unaccepted(data, name)
             raise _error(name, found_instead, code)
         damage = f"the {format_name} file is damaged or cut short, after {len(data):,} bytes"
         with _errors_named(name, damage):
@@ -284,28 +260,28 @@ def _errors_named(name: str, damage: str) -> Iterator[None]:
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> _Converted:
     exif = None
     if format_name == "JPEG":
-        data, exif, size = jpeg_without_metadata(data)
+        data, exif, size = formats.jpeg_without_metadata(data)
     elif format_name == "AVIF":
-        data = avif_without_exif(data)
+        data = formats.avif_without_exif(data)
     elif format_name == "PNG":
-        check_png(data)  # before Pillow, which takes ten times as long per chunk
+        formats.check_png(data)  # before Pillow, which takes ten times as long per chunk
     elif format_name == "TIFF":
-        tags = check_tiff(data, name, any_values=policy.reads_values)
+        tags = formats.check_tiff(data, name, any_values=policy.reads_values)
         if policy.reads_values and needs_tifffile(data, tags, policy):
             _check_size(size := (tags.get(256, 0), tags.get(257, 0)), name, policy)
-            _check_tiles(tiff_tile(data), size, name, policy)
-            flags = {"multi-frame"} if tags[NEXT_PAGE] else set()
+            _check_tiles(formats.tiff_tile(data), size, name, policy)
+            flags = {"multi-frame"} if tags[formats.NEXT_PAGE] else set()
             flags |= {"exif-orientation"} if tags.get(_ORIENTATION) in range(2, 9) else set()
             return pixels_of_values(values_of_tiff(data, tags, size, policy), policy, flags), flags
     elif format_name == "JPEG XL":
-        _check_size(jpeg_xl_size(data), name, policy)
+        _check_size(formats.jpeg_xl_size(data), name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
     try:
         plugin: Any = _plugin(format_name)
         image = plugin(ReadLimitedFile(data) if is_metered else io.BytesIO(data))
     except SyntaxError as error:
         if str(error) in _TIFF_LAYOUT_ERRORS:
-            raise UnsupportedImageError(TIFF_LAYOUT) from error
+            raise UnsupportedImageError(formats.TIFF_LAYOUT) from error
         raise
     if exif is not None:
         image.info["exif"] = exif
@@ -321,21 +297,23 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
             raise ValueError("its frame header is ambiguous")
         _check_jpeg(image, data, name, policy)
     elif format_name == "TIFF":
-        _check_tiles(tiff_tile(data), image.size, name, policy)
-        if int(PIL.__version__.partition(".")[0]) < SAFE_PILLOW and (found := unsafe_in_tiff(data)):
-            need = f"for which genpr needs Pillow {SAFE_PILLOW} or later, and {PIL.__version__} is installed"
+        _check_tiles(formats.tiff_tile(data), image.size, name, policy)
+        is_safe = int(PIL.__version__.partition(".")[0]) >= formats.SAFE_PILLOW
+        if not is_safe and (found := formats.unsafe_in_tiff(data)):
+            need = f"for which genpr needs Pillow {formats.SAFE_PILLOW} or later, and {PIL.__version__} is installed"
             raise UnsupportedImageError(f"{found}, {need}")
     # Whether values have 16 significant bits, which loading hides.
     args, is_deep = image.tile[0].args if image.tile else None, False
     if isinstance(image, TiffImageFile):
-        is_deep = max(image.tag_v2.get(BITS, (1,))) == 16 and image.mode not in {"I", "F"}
-        is_planar = image.tag_v2.get(PLANAR) == SEPARATE_PLANES and len(image.getbands()) > 1
-        is_inverted = image.mode.startswith("I;16") and image.tag_v2.get(PHOTOMETRIC) == _WHITE_IS_ZERO
+        stored = image.tag_v2
+        is_deep = max(stored.get(formats.BITS, (1,))) == 16 and image.mode not in {"I", "F"}
+        is_planar = stored.get(formats.PLANAR) == formats.SEPARATE_PLANES and len(image.getbands()) > 1
+        is_inverted = image.mode.startswith("I;16") and stored.get(formats.PHOTOMETRIC) == _WHITE_IS_ZERO
         if is_deep and (is_planar or is_inverted):
             raise UnsupportedImageError("TIFF pixels of 16 bits in a form that Pillow misreads")
     elif format_name == "PNG":
         is_deep = isinstance(args, str) and args.endswith(";16B")
-    elif format_name in PLUGINS:
+    elif format_name in formats.PLUGINS:
         is_deep = image.mode.startswith("I;16")
     elif format_name == "PPM" and image.mode != "F":
         # Pillow scales every maxval to the full range of the chosen mode.
@@ -375,9 +353,9 @@ def _deep_values(
 def _check_jpeg(image: ImageFile.ImageFile, data: bytes, name: str, policy: DecodePolicy) -> None:
     """Refuse a JPEG without its end, or with very many scans, each of which is a pass over all pixels."""
     at = image.fp.tell() if image.fp else 0
-    if data.rfind(JPEG_END, at) < 0:  # an embedded preview is before it
+    if data.rfind(formats.JPEG_END, at) < 0:  # an embedded preview is before it
         raise ValueError("its end is missing")
-    passes = max(image.size[0] * image.size[1], _MIN_PASS_PIXELS) * (1 + data.count(JPEG_SCAN, at))
+    passes = max(image.size[0] * image.size[1], _MIN_PASS_PIXELS) * (1 + data.count(formats.JPEG_SCAN, at))
     limit = _MAX_SCANS * max(policy.max_pixels, _MIN_PIXEL_LIMIT)
     if passes > limit:
         raise _too_large(name, f"its decoder would fill {passes:,} pixels in all scans", limit)
@@ -416,7 +394,7 @@ def decoder_versions() -> dict[str, str]:
     for library in ("libjpeg_turbo", "webp", "avif"):
         if version := features.version(library):
             versions[library] = str(version)
-    for _, package, *_ in PLUGINS.values():
+    for _, package, *_ in formats.PLUGINS.values():
         with suppress(PackageNotFoundError):
             versions[package] = package_version(package)
     return versions
@@ -478,7 +456,7 @@ def _converted(image: Image.Image, flags: set[str]) -> NDArray[np.uint8]:
 def _exif_orientation(exif: bytes) -> int | None:
     """The first orientation tag of an EXIF block; `Image.getexif` would parse all of it and may warn or raise."""
     body = exif.removeprefix(b"Exif\0\0")
-    entries = tiff_entries(body) if body.startswith((b"II", b"MM")) else ()
+    entries = formats.tiff_entries(body) if body.startswith((b"II", b"MM")) else ()
     return next((value for tag, _, value in entries if tag == _ORIENTATION), None)
 
 
