@@ -57,7 +57,7 @@ _WITHOUT_DATA = b"123456"  # links, devices, folders and pipes have none, whatev
 _MAX_EXTRA_BYTES = 2**20  # bytes of a long name or of PAX records
 _MAX_MEMBER_BYTES = 2**62
 _ADLER = 65_521
-_MAX_CLASS_NAME = 1000  # characters of the name of a class
+MAX_CLASS_NAME = 1000  # characters of the name of a class
 
 
 @contextmanager
@@ -426,8 +426,8 @@ def _label_in(file: IO[bytes], name: str, offset: int, size: int, archive: str) 
     if size > SMALL_TEXT_BYTES:
         raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
     file.seek(offset)
-    label = _read_fully(file, size)[: 4 * _MAX_CLASS_NAME + 1].decode(errors="replace").strip()
-    if not 0 < len(label) <= _MAX_CLASS_NAME or "\ufffd" in label:
+    label = _read_fully(file, size)[: 4 * MAX_CLASS_NAME + 1].decode(errors="replace").strip()
+    if not 0 < len(label) <= MAX_CLASS_NAME or "\ufffd" in label:
         text = f"{name} in {archive} is not a label (it is neither an integer nor a class name)"
         raise DataError(text, code="labels-damaged", path=name)
     return int(label) if re.fullmatch("[+-]?[0-9]+", label) else label

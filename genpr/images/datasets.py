@@ -29,7 +29,7 @@ from genpr.images.item import (
     check_encoded_size,
     unreadable_error,
 )
-from genpr.images.parquet import Columns, columns_of, labels_in
+from genpr.images.parquet import LABELS_AT_ONCE, Columns, columns_of, labels_in
 from genpr.images.paths import is_remote
 from genpr.images.policy import DEFAULTS, DecodePolicy
 from genpr.images.values import values_of_pillow
@@ -38,7 +38,6 @@ from genpr.runtime import iterate_user_items, user_errors
 from genpr.validation import is_plain, kind_of
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3) (other types and bands with --value-range and --bands), alone or first in a tuple"
-_LABELS_AT_ONCE = 8192
 _FAILED = "dataset-failed"
 
 
@@ -238,7 +237,7 @@ def open_huggingface(source: Any, name: str) -> DatasetSource:  # noqa: ANN401 -
 
 
 def _values(dataset: Any, column: str) -> Iterator[list[object]]:  # noqa: ANN401 - untyped
-    for batch in dataset.select_columns([column]).iter(_LABELS_AT_ONCE):
+    for batch in dataset.select_columns([column]).iter(LABELS_AT_ONCE):
         yield list(batch[column])
 
 

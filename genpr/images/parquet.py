@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from genpr.errors import DataError, ResourceError, UsageError, short, some
-from genpr.images.archive import reraise_corrupt
+from genpr.images.archive import MAX_CLASS_NAME, reraise_corrupt
 from genpr.images.item import (
     IndexedSource,
     Item,
@@ -24,10 +24,9 @@ from genpr.limits import is_bomb, parse_json
 from genpr.storage import open_regular
 
 _LABEL_NAME = "label"  # of a label column without metadata about classes
-_MAX_CLASS_NAME = 1000  # characters of the name of a class
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, instead of a whole row group
-_LABELS_AT_ONCE = 8192
+LABELS_AT_ONCE = 8192
 _KEEP_ONE = "keep one (pyarrow.parquet.read_table with columns, or select_columns of a datasets.Dataset)"
 _BATCH_BYTES = 2**26
 
@@ -125,7 +124,7 @@ def labels_in(
 
 
 def _class_of(value: object, names: Sequence[str] | None, label: str, origin: str) -> object:
-    if isinstance(value, str) and len(value) <= _MAX_CLASS_NAME:
+    if isinstance(value, str) and len(value) <= MAX_CLASS_NAME:
         return value
     if value is None or value == -1:  # Hugging Face's mark of an unknown class
         return None
@@ -173,7 +172,7 @@ class ParquetSource(IndexedSource):
 
             def values(label: str) -> Iterator[Sequence[object]]:
                 for group in range(len(self.groups)):
-                    for batch in _batches(file, label, group, _LABELS_AT_ONCE):
+                    for batch in _batches(file, label, group, LABELS_AT_ONCE):
                         yield batch.to_pylist()
 
             return labels_in(self.columns, values, self.name)
