@@ -47,7 +47,6 @@ _NO_FEATURES: Any = None  # of images in a cache, which the thread reads
 
 
 _Loaded = list[list[LoadedImage]]  # by image and reader
-_Load = Callable[[Sequence[Positioned]], _Loaded]
 _OfProcess = list[list[LoadedImage] | None]  # None for an image with an error
 _Reply = tuple[bytes, list[int]]  # all but the pixels, pickled, and the bytes of each array of pixels
 
@@ -60,7 +59,7 @@ def read_ahead(
     waiting: deque[Future[_Loaded]] = deque()
     iterator = iter(items)
     with ExitStack() as stack:
-        work: _Load = partial(load, readers=readers, policy=policy)
+        work: Callable[[Sequence[Positioned]], _Loaded] = partial(load, readers=readers, policy=policy)
         if processes:
             work = stack.enter_context(_Processes(readers, policy)).load
         pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
