@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 import PIL
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from packaging.version import Version
 from PIL import Image, ImageFile, features
@@ -42,7 +43,6 @@ from genpr.images.item import ImageData
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 from genpr.images.prepare import prepare_pixels
 from genpr.images.values import (
-    NPY_START,
     Values,
     ValuesError,
     needs_tifffile,
@@ -190,7 +190,7 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     (h, w, bands) are values of black to white. `policy.prepare` is applied last.
     """
     flags = set[str]()
-    if policy.reads_values and isinstance(data, bytes) and data.startswith(NPY_START):
+    if policy.reads_values and isinstance(data, bytes) and data.startswith(npy.MAGIC_PREFIX):
         with _errors_named(name, f"the array file is damaged, after {len(data):,} bytes"):
             data = values_of_npy(data)
     if isinstance(data, np.ndarray):

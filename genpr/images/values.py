@@ -18,7 +18,6 @@ from genpr.images.formats import ReadLimitedFile, TooManyPiecesError, Unsupporte
 from genpr.images.policy import MAX_BANDS, DecodePolicy
 
 Values = NDArray[Any]
-NPY_START = b"\x93NUMPY"
 _COMPRESSION, _EXTRA_SAMPLES = 259, 338
 _GRAY, _RGB, _SEPARATED = 1, 2, 5
 # None, LZW, Deflate, PackBits and Zstandard, whose output imagecodecs limits; tifffile's own Deflate does not.
