@@ -149,7 +149,7 @@ def embed_source(
         embedded = run.embedded if share is None else run.embedded.of_all(communicator, share.names)
         if embedded.bad:
             bad, n = list(embedded.bad.values()), len(embedded.names) + len(embedded.bad)
-            n = source.total if isinstance(source, ShardSource) else n
+            n = len(source.source) if isinstance(source, ShardSource) else n
             (bad_images or BadImagePolicy()).check(bad, total=n, source=source.name)
         features = embedded.feature_set(source.name, run.extractor.info)
         decoder, seconds = decoder_versions() | policy.choices, time.perf_counter() - started

@@ -83,11 +83,6 @@ class ShardSource(SubsetSource):
     rows: range
     shard: Shard
 
-    @property
-    def total(self) -> int:
-        """Images in the whole source."""
-        return len(self.source)
-
     def info(self, *, max_bad: float) -> ShardInfo:
         """Information about the shard; reads the names of all images."""
         return ShardInfo(
@@ -95,7 +90,7 @@ class ShardSource(SubsetSource):
             count=self.shard.count,
             start=self.rows.start,
             end=self.rows.stop,
-            total=self.total,
+            total=len(self.source),
             names_sha256=names_sha256(self.source.names() or (item.name for item in self.source)),
             max_bad=max_bad,
         )
