@@ -208,7 +208,11 @@ def load_any_weights(
         path = expand_user(weights)
         if not path.is_file():
             raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
-        own = WeightsFile(path.name, "", None, sha256_of_file(path), "unknown")
+        try:
+            digest = sha256_of_file(path)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        own = WeightsFile(path.name, "", None, digest, "unknown")
         return load_weights(own, path)._replace(is_published=False)
     *alternatives, last = [entry for entry in published if cached_path(entry)][:1] or published
     for entry in alternatives:

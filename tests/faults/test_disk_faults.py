@@ -14,6 +14,7 @@ import safetensors
 
 import genpr
 from genpr.cli.main import run
+from genpr.errors import WeightsError
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
 QUICK = ("--extractor", "pixels", "--device", "cpu", "--no-control", "--no-intervals", "-q", "--json")
@@ -109,3 +110,17 @@ def test_unavailable_locks_are_errors_of_one_line(tmp_path, monkeypatch, capsys,
     assert json.loads(out)["error"]["code"] == ("locked" if error is None else "unwritable")
     assert err.count("\n") == 1
     assert run(arguments) == 0, "nothing is in the way of the next run"
+
+
+@pytest.mark.parametrize(
+    ("extractor", "file"),
+    [("vgg16", "vgg16-397923af.pth"), ("timm:vit_small_patch16_224.dino", "model.safetensors")],
+)
+def test_weights_that_cannot_be_read_are_an_error(sides, tmp_path, monkeypatch, extractor, file):
+    (tmp_path / file).write_bytes(b"weights")
+    refused = Mock(side_effect=PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    for module in ("genpr.features.weights", "genpr.storage"):
+        monkeypatch.setattr(f"{module}.open_regular", refused)
+    with pytest.raises(WeightsError) as caught:
+        genpr.score(*sides, **OPTIONS | {"extractor": extractor}, weights=tmp_path / file, cache=False)
+    assert caught.value.code == "weights-unreadable"
