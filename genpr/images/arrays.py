@@ -285,8 +285,11 @@ def open_array_file(path: Path, name: str, policy: DecodePolicy) -> ArrayFileSou
             text = f"{name} is in Fortran order, which cannot be read image by image; save np.ascontiguousarray(x)"
             raise DataError(text, code="array-shape", path=name)
         image_bytes = math.prod(header.shape[1:]) * header.dtype.itemsize
-        if header.total_bytes != size or image_bytes > _IMAGE_BYTES_MAX:
+        if header.total_bytes != size:
             raise ValueError(f"shape {header.shape} declares {header.total_bytes:,} bytes, not {size:,}")
+        if image_bytes > _IMAGE_BYTES_MAX:
+            text = f"{name} has images of {image_bytes:,} bytes, and they may have {_IMAGE_BYTES_MAX:,}; divide them into smaller ones"
+            raise DataError(text, code="image-too-large", path=name)
     shape = header.shape if len(header.shape) == 4 else (*header.shape, 1)
     return ArrayFileSource(name, path, shape, header.dtype, header.size, state, policy)
 

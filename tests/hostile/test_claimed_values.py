@@ -160,5 +160,5 @@ def test_array_of_large_images_is_an_error_before_it_is_read(tmp_path):
         file.truncate(len(npy((2, 20_000, 20_000), kind="<f8")) + 2 * 20_000**2 * 8)
     with limited_effects(tmp_path, seconds=5, memory=2**28):
         error = raised(DataError, open_input, tmp_path / "x.npy", "real", DecodePolicy(value_range="0:1"))
-    assert error.code == "array-damaged"
+    assert error.code == "image-too-large"
     assert not isinstance(error, ImageError)
