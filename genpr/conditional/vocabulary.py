@@ -122,10 +122,10 @@ class Vocabulary:
                 ("bad-vocabulary").
         """
         by_name: dict[str, str] = {}
-        aliases = entities if isinstance(entities, Mapping) else dict.fromkeys(_names(entities, origin), ())
+        aliases: Mapping[str, Sequence[str]] = entities if isinstance(entities, Mapping) else {}
         # Entities first, so that an alias that is the name of another entity is a conflict in any order.
-        for entity in aliases:
-            _enter(by_name, entity, entity, origin, repeats=not isinstance(entities, Mapping))
+        for entity in _names(entities, origin):
+            _enter(by_name, entity, entity, origin, repeats=not aliases)
         for entity, others in aliases.items():
             for alias in _names(others, origin):
                 _enter(by_name, alias, by_name[normalize_name(entity)], origin)

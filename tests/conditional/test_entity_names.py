@@ -44,10 +44,19 @@ CONFLICTS = [
     {"Cat": [], "cat": []},
     {"dog": [], "cat": ["DOG"]},
 ]
-NO_VOCABULARIES = [["..."], [3], {"cat": "pet"}, {"cat": [3]}, "cat", {3: []}]
+NO_VOCABULARIES = [
+    ["..."],
+    [3],
+    [{"cat": []}],
+    {"cat": "pet"},
+    {"cat": [3]},
+    {"cat": [["pet"]]},
+    "cat",
+    {3: []},
+]
 
 
-@pytest.mark.parametrize("entities", [*CONFLICTS, *NO_VOCABULARIES], ids=range(10))
+@pytest.mark.parametrize("entities", [*CONFLICTS, *NO_VOCABULARIES], ids=range(12))
 def test_invalid_vocabularies_are_errors(entities):
     with raising(DataError, "alias-conflict" if entities in CONFLICTS else "bad-vocabulary"):
         Vocabulary.of(entities)
@@ -120,10 +129,11 @@ def test_vocabularies_are_read_from_files(tmp_path):
         ("b.txt", "\n \n", DataError, "bad-vocabulary"),
         ("e.json", "3", DataError, "bad-vocabulary"),
         ("e.json", '{"cat": ["kitty"], "cat": ["pet"]}', DataError, "bad-vocabulary"),
+        ("e.json", '["dog", ["cat"]]', DataError, "bad-vocabulary"),
         ("none.csv", None, UsageError, "path-not-found"),
         ("h.csv", "cat,pet\ndog,pet\n", DataError, "alias-conflict"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_damaged_vocabularies_are_errors(tmp_path, name, text, error, code):
     with raising(error, code):
