@@ -274,8 +274,8 @@ def list_extractors() -> tuple[ExtractorSummary, ...]:
         file, resize = known.weights, f"{known.resize}-{known.side}"
         weights, terms = (file.name, file.license) if file else (None, None)
         cached = file is None or cached_path(file) is not None
-        facts: dict[str, Any] = {"cached": cached, "comparable": known.comparable, "layer": known.layer}
-        listed.append(ExtractorSummary(name, known.dim, resize, weights, terms, **facts))
+        one = ExtractorSummary(name, known.dim, resize, weights, terms, cached, known.comparable, known.layer)
+        listed.append(one)
     families = {"timm:MODEL": "pooled features", "open_clip:MODEL:PRETRAINED": "image embedding"}
     for name, layer in families.items():
         unknown = (None,) * 5
