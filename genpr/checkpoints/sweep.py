@@ -49,7 +49,7 @@ class SweepPoint:
 
     @property
     def values(self) -> dict[str, float]:
-        """By metric, with "f1" of precision and recall."""
+        """By metric, with "f1" where precision and recall are among them."""
         return with_f1({name: each.value for name, each in self.result.metrics.items()})
 
 

@@ -70,6 +70,14 @@ def test_best_setting_for_an_objective(objective, expected, results):
         assert index is None if right is None else objective.maximize == "f1" or order[index] is right
 
 
+def test_objectives_need_no_other_metrics(results):
+    alone = [replace(each, metrics={"density": each.metrics["density"]}) for each in results]
+    assert best(Objective("density"), alone) == 0
+    assert swept(alone).points[0].values == {"density": 2.0}
+    with raising(UsageError, "not-computed"):
+        best(Objective("density", {"f1": 0.1}), alone)
+
+
 @pytest.fixture(scope="module")
 def scored():
     """Scores of three generators on the same latents, two of them similar, and one with less variance."""
