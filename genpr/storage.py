@@ -351,6 +351,8 @@ def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as
         (other,) = [each for each in get_args(kind) if each is not type(None)]
         return from_dict(other, record)
     if is_dataclass(kind):
+        if not isinstance(record, Mapping):
+            raise TypeError(f"{record!r} is not an object")
         hints = get_type_hints(kind)
         made: Any = kind
         known = [field.name for field in fields(kind) if field.name in record]

@@ -63,7 +63,7 @@ FEATURE_FILES = {
     "flags": ('{"no-such-flag": 1}', '{"alpha-dropped": 1e999}'),
     "skipped": ('[["a", "b"]]',),
     "decoder": ('{"pillow": 1}',),
-    "facts": ('{"n_sizes": ' + "9" * 30 + "}",),
+    "facts": ('{"n_sizes": ' + "9" * 30 + "}", '"abc"', "[]"),
 }
 
 
