@@ -80,10 +80,11 @@ class KNNManifold:
         check_ties(ties)
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
-        checked = checked.to(choose_device(features, device))
-        with plain_arithmetic():
-            points = choose_projection(checked, k).place(checked)
-            return cls(Neighborhood.from_points(points, [BallKind(k)], ties=ties, counts_degrees=False))
+        return cls(
+            Neighborhood.from_features(
+                checked.to(choose_device(features, device)), [BallKind(k)], ties=ties, counts_degrees=False
+            )
+        )
 
     def __len__(self) -> int:
         return len(self.balls.points.features)
@@ -327,9 +328,8 @@ def _scores(
         checked_real = checked_real.to(choose_device(real, device))
         advance = progress_counter(len(checked_real) * (len(checked_real) - 1) // 2, progress)
         with plain_arithmetic():
-            points = choose_projection(checked_real, k).place(checked_real)
-            balls = Neighborhood.from_points(
-                points, [BallKind(k)], ties=ties, counts_degrees=False, advance=advance
+            balls = Neighborhood.from_features(
+                checked_real, [BallKind(k)], ties=ties, counts_degrees=False, advance=advance
             )
             counts = memberships_of(balls, checked_fake, ks=ks, progress=progress)
     return {name: BALLS[name].value(counts, k) for name in metrics}

@@ -18,15 +18,13 @@ from genpr.metrics.registry import BALLS, PAIRWISE
 from genpr.metrics.uncertainty import MIN_UNITS, with_interval
 from genpr.neighbors.balls import BallKind, CountRequest
 from genpr.neighbors.counts import Memberships, Neighborhood
-from genpr.neighbors.engine import PairProgress, plain_arithmetic, progress_counter
+from genpr.neighbors.engine import PairProgress, progress_counter
 from genpr.neighbors.halves import FAKE_STREAM, REAL_STREAM, Halves, neighbors_needed
-from genpr.neighbors.index import choose_projection
 from genpr.neighbors.resample import ReplicateCounter, ResampledSet
 from genpr.neighbors.subsets import covered_share_of_subsets
 from genpr.validation import Ties, check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
-_DEFAULT_K = 5  # for the choice of a projection where no balls are needed
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
 
 Values = dict[str, MetricValue | None]
@@ -83,12 +81,9 @@ class NeighborMetrics:
         balls |= self._null_balls
         check_rows(features, "real", k=max(balls).k if balls else 0)
         advance = progress_counter(len(features) * (len(features) - 1) // 2 if balls else 0, progress)
-        features = features.to(device)
-        with plain_arithmetic():
-            points = choose_projection(features, max(balls).k if balls else _DEFAULT_K).place(features)
-            self.reals = Neighborhood.from_points(
-                points, sorted(balls), ties=ties, keep=keep, advance=advance
-            )
+        self.reals = Neighborhood.from_features(
+            features.to(device), sorted(balls), ties=ties, keep=keep, advance=advance
+        )
         self._shares: dict[tuple[int, BallKind], float] = {}
 
     def score(

@@ -32,6 +32,8 @@ from genpr.neighbors.nearest import DirectedPairs, NeighborLists, exactly, near_
 from genpr.neighbors.search import PairConsumer, Pairs, sweep
 from genpr.validation import Ties, check_rows, check_same_width
 
+_DEFAULT_K = 5  # for the choice of a projection where no balls are needed
+
 
 def sq_radii_of(ball: BallKind, kth_sq_distances: Tensor) -> Tensor:
     """Squared radii (n,) float64 of balls whose k-th neighbors are at `kth_sq_distances` (n,)."""
@@ -145,6 +147,27 @@ class Neighborhood:
     lists: NeighborLists  # the nearest others of each row; of length 0 if none are kept
 
     @classmethod
+    def from_features(
+        cls,
+        features: Tensor,
+        balls: Sequence[BallKind],
+        *,
+        ties: Ties = "closed",
+        keep: int = 0,
+        counts_degrees: bool = True,
+        advance: Advance = no_advance,
+    ) -> Neighborhood:
+        """Balls around (n, d) `features`, in the projection in which they are found at the lowest cost.
+
+        It is chosen for the largest k of the `balls`; a choice for longer lists costs more than it saves.
+        """
+        with plain_arithmetic():
+            points = choose_projection(features, max(balls).k if balls else _DEFAULT_K).place(features)
+            return cls.from_points(
+                points, balls, ties=ties, keep=keep, counts_degrees=counts_degrees, advance=advance
+            )
+
+    @classmethod
     def from_points(
         cls,
         points: IndexedPoints,
@@ -158,8 +181,7 @@ class Neighborhood:
     ) -> Neighborhood:
         """Balls around indexed points, all found in one search; `keep` is the length of the lists.
 
-        `counts_degrees` is whether in-degrees are computed. The projection should be chosen for the largest k of the `balls`; a
-        choice for longer lists costs more than it saves.
+        `counts_degrees` is whether in-degrees are computed.
         """
         features, keep, balls = points.features, min(keep, len(points.features) - 1), tuple(balls)
         if not balls:
@@ -219,13 +241,12 @@ class Neighborhood:
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
         with plain_arithmetic():
             points = self.points.projection.place(fake.to(self.points.features.device))
-            fitted = points
             # Collapsed fakes far from the reals need a finer projection for their own balls.
-            if balls and not is_suitable(points, max(balls).k):
-                fitted = choose_projection(points.features, max(balls).k).place(points.features)
-            own = Neighborhood.from_points(
-                fitted, balls, ties=self.ties, keep=keep, counts_degrees=counts_degrees, advance=advance
-            )
+            is_near = not balls or is_suitable(points, max(balls).k)
+            fitted = partial(Neighborhood.from_points, points)
+            if not is_near:
+                fitted = partial(Neighborhood.from_features, points.features)
+            own = fitted(balls, ties=self.ties, keep=keep, counts_degrees=counts_degrees, advance=advance)
         return replace(own, points=points)
 
     def count(

@@ -13,7 +13,6 @@ import torch
 from genpr.metrics.manifold import memberships_of
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.index import choose_projection
 from genpr.validation import check_features
 
 KS = {"precision": 1, "density": 3, "coverage": 5, "recall": 3}
@@ -62,8 +61,7 @@ def test_every_count_equals_brute_force(ties, threads):
     real, fake = (features.astype(np.float32) for features in sets())
     torch.set_num_threads(threads)  # the fixture for all tests puts the number back
     balls = [BallKind(k) for k in (1, 3, 5)]
-    checked = check_features(real, "real")
-    side = Neighborhood.from_points(choose_projection(checked, 5).place(checked), balls, ties=ties)
+    side = Neighborhood.from_features(check_features(real, "real"), balls, ties=ties)
     found = memberships_of(side, torch.from_numpy(fake), ks=KS)
     sq, of_real, of_fake = geometry()
     for ball in balls:

@@ -7,7 +7,6 @@ import torch
 from genpr.metrics.suspects import ExaminedRows, ManifoldDiagnostics
 from genpr.neighbors.balls import BallKind
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.index import choose_projection
 
 
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
@@ -16,12 +15,11 @@ def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
 
 
 def diagnosed(real, fake, real_balls, fake_balls, **options):
-    points = choose_projection(real, 5).place(real)
-    reals = Neighborhood.from_points(points, real_balls, **options)
+    reals = Neighborhood.from_features(real, real_balls, **options)
     fakes = reals.of_fakes(fake, fake_balls)
     counted = reals.count(fakes, real_balls)
     return ManifoldDiagnostics.from_counts(
-        reals, fakes, counted, examined_reals=lambda: ExaminedRows.from_points(points)
+        reals, fakes, counted, examined_reals=lambda: ExaminedRows.from_points(reals.points)
     )
 
 

@@ -10,7 +10,6 @@ from trained_features import features_of_crops
 from genpr.metrics.neighbor_metrics import NeighborMetrics, needed_balls
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.index import choose_projection
 
 TIES = ("closed", "strict")
 CALIBRATED = ("calibrated_precision", "calibrated_recall")
@@ -27,7 +26,7 @@ HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
 def counted(real, fake, ks, ties="closed"):
     real_balls, fake_balls = needed_balls(ks)
     reals = torch.from_numpy(np.asarray(real, np.float32))
-    side = Neighborhood.from_points(choose_projection(reals, 5).place(reals), real_balls, ties=ties)
+    side = Neighborhood.from_features(reals, real_balls, ties=ties)
     fakes = side.of_fakes(torch.from_numpy(np.asarray(fake, np.float32)), fake_balls)
     return side.count(fakes, real_balls)
 
