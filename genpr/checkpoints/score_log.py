@@ -214,9 +214,16 @@ def settings_of(evaluator: Evaluator) -> dict[str, Any]:
 
 
 def scored_record(
-    name: str, result: Result, *, recipe: Mapping[str, Any], drawn_by: Mapping[str, Any] | None = None
+    name: str,
+    listing: str,
+    result: Result,
+    *,
+    recipe: Mapping[str, Any],
+    drawn_by: Mapping[str, Any] | None = None,
+    seconds: float,
+    timestamp: float,
 ) -> dict[str, Any]:
-    """The line of one score without its listing and times; it depends only on the images and the options."""
+    """The line of one score; apart from times, it depends only on the images and the options."""
     known = result.metrics.items()
     warnings = [item.code for item in result.notices if item.level == "warning"]
     checkpoint = drawn_by and {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")}
@@ -244,4 +251,7 @@ def scored_record(
         "extractor": None if result.extractor is None else result.extractor.name,
         "device": result.device,
         "versions": {name: result.versions[name] for name in ("genpr", "torch")},
+        "listing": listing,
+        "seconds": seconds,
+        "timestamp": timestamp,
     }

@@ -236,8 +236,15 @@ class Watcher:
             )
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
-        record = scored_record(pending.name, result, recipe=self._settings["recipe"], drawn_by=drawn_by)
-        record |= {"listing": pending.listing, "seconds": seconds, "timestamp": time.time()}
+        record = scored_record(
+            pending.name,
+            pending.listing,
+            result,
+            recipe=self._settings["recipe"],
+            drawn_by=drawn_by,
+            seconds=seconds,
+            timestamp=time.time(),
+        )
         self._log.append(record)
         self._on_record(record, result)
         self._scored.add(pending.name)

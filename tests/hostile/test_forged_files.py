@@ -134,7 +134,7 @@ def record(result):
 )
 def test_impossible_numbers_in_a_log_are_errors(tmp_path, result, change):
     path = tmp_path / "genpr.jsonl"
-    line = scored_record("a", result, recipe={}) | {"listing": "0" * 64, "seconds": 1.0, "timestamp": 1.0}
+    line = scored_record("a", "0" * 64, result, recipe={}, seconds=1.0, timestamp=1.0)
     path.write_text(json.dumps(line | change) + "\n")
     assert raised(DataError, ScoreLog, path).code == "file-damaged"
 

@@ -173,7 +173,7 @@ def results() -> list[bytes]:
 
 def log() -> bytes:
     lines = [
-        scored_record(name, result(), recipe={}) | {"listing": "0" * 64, "seconds": 1.0, "timestamp": 1.0}
+        scored_record(name, "0" * 64, result(), recipe={}, seconds=1.0, timestamp=1.0)
         for name in ("s1", "s2")
     ]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
