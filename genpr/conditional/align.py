@@ -28,8 +28,7 @@ from genpr.conditional.prompts import Captions, Prompts, check_number, open_prom
 from genpr.conditional.shared import embed_matched, text_side
 from genpr.errors import DataError, short
 from genpr.evaluation.notices_of_score import decoding_notices
-from genpr.evaluation.reconstruction import result_of_pairs
-from genpr.evaluation.result import AlignmentSummary, Result, SideSummary
+from genpr.evaluation.result import AlignmentSummary, Result, SideSummary, result_of_pairs
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import takes_options

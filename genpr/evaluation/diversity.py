@@ -30,10 +30,9 @@ from genpr.evaluation.reconstruction import (
     mean_value,
     opened_images,
     perceptual_distance,
-    result_of_pairs,
     seen_images,
 )
-from genpr.evaluation.result import DiversitySummary, Result, SideSummary
+from genpr.evaluation.result import DiversitySummary, Result, SideSummary, result_of_pairs
 from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages, embed
 from genpr.features.extractor import DescribedExtractor

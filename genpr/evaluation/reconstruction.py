@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, pairwise, starmap
@@ -34,7 +34,7 @@ from genpr.errors import (
 )
 from genpr.evaluation.notices_of_score import SMALL, decoding_notices
 from genpr.evaluation.options import FAMILY, DiversityOptions, ReconstructKeywords, ReconstructOptions
-from genpr.evaluation.result import ReconstructionSummary, Result, SideSummary, package_versions
+from genpr.evaluation.result import ReconstructionSummary, Result, SideSummary, result_of_pairs
 from genpr.evaluation.tables import ImageValues
 from genpr.features.embed import EmbeddedImages
 from genpr.features.extractor import ExtractorInfo
@@ -462,35 +462,6 @@ def seen_images(
     found = replace(seen.feature_set(part.name, None), decoder=decoder, passed_over=part.passed_over)
     summary = replace(SideSummary.from_features(found), what=f"{role}s")
     return found, summary, [*decoding_notices(role, found), *part.notices]
-
-
-def result_of_pairs(
-    protocol: str,
-    metrics: Mapping[str, MetricValue],
-    extractors: Iterable[ExtractorInfo],
-    sides: Sequence[SideSummary],
-    notices: Iterable[Notice],
-    embedder: Embedder,
-    options: EmbedOptions,
-) -> Result:
-    """A result of metrics of pairs: of images, or of images and prompts."""
-    return Result(
-        metrics=metrics,
-        protocol=protocol,
-        ties="",
-        extractor=None,
-        extractors={each.name: each for each in extractors},
-        deviations=(),
-        real=sides[0],
-        fake=sides[1],
-        n_shared=0,
-        device=str(embedder.device),
-        seed=options.seed,
-        max_images=options.max_images,
-        seconds={},
-        versions=package_versions(),
-        notices=tuple(dict.fromkeys(notices)),
-    )
 
 
 def _result(

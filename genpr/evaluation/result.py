@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +27,8 @@ from genpr.storage import from_dict
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
+    from genpr.features.options import EmbedOptions
+    from genpr.features.source_features import Embedder
     from genpr.features.statistics import FeatureMoments, ReferenceStatistics
 
 SCHEMA = 6
@@ -575,6 +577,35 @@ def package_versions() -> dict[str, str]:
         except PackageNotFoundError:
             versions[package] = "unknown"
     return versions
+
+
+def result_of_pairs(
+    protocol: str,
+    metrics: Mapping[str, MetricValue],
+    extractors: Iterable[ExtractorInfo],
+    sides: Sequence[SideSummary],
+    notices: Iterable[Notice],
+    embedder: Embedder,
+    options: EmbedOptions,
+) -> Result:
+    """A result of metrics of pairs: of images, or of images and prompts."""
+    return Result(
+        metrics=metrics,
+        protocol=protocol,
+        ties="",
+        extractor=None,
+        extractors={each.name: each for each in extractors},
+        deviations=(),
+        real=sides[0],
+        fake=sides[1],
+        n_shared=0,
+        device=str(embedder.device),
+        seed=options.seed,
+        max_images=options.max_images,
+        seconds={},
+        versions=package_versions(),
+        notices=tuple(dict.fromkeys(notices)),
+    )
 
 
 def result_of(record: Mapping[str, Any]) -> Result:
